@@ -248,9 +248,8 @@ type unnamedError struct {
 func (e *unnamedError) Error() string { return e.text }
 func (e *unnamedError) Unwrap() error { return e.err }
 
-// UnavailableConverter returns a policy that fails on every object of kinds with reason. It
-// represents a converting plugin that could not be loaded.
-func UnavailableConverter(name string, kinds []metav1.GroupKind, rules PolicyRules, reason error) Policy {
+// newUnavailableConverter implements policy.StandIns.UnavailableConverter.
+func newUnavailableConverter(name string, kinds []metav1.GroupKind, rules PolicyRules, reason error) Policy {
 	return &unavailableConverter{unavailable{name: name, policyRules: rules, reason: reason}, kinds}
 }
 

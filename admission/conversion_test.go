@@ -22,8 +22,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/serving"
 )
+
+// standIns makes the policies that represent others.
+var standIns = policy.StandInsOf[admission.Policy, admission.PolicyRules]()
 
 const (
 	converterGuest  = "testdata/converter.wasm"
@@ -37,7 +42,7 @@ var cronTabs = metav1.GroupKind{Group: "stable.example.com", Kind: "CronTab"}
 func converterOf(t testing.TB, name, guestConfig string, change func(*admission.PluginConfig)) *admission.Plugin {
 	t.Helper()
 	cfg := config(t, name, converterGuest)
-	cfg.GuestConfig, cfg.Converts, cfg.Grants = []byte(guestConfig), []metav1.GroupKind{cronTabs}, []string{admission.GrantObjects}
+	cfg.GuestConfig, cfg.Converts, cfg.Grants = []byte(guestConfig), []metav1.GroupKind{cronTabs}, []string{host.GrantObjects}
 	if change != nil {
 		change(&cfg)
 	}
@@ -201,8 +206,8 @@ func TestWhichPluginConverts(t *testing.T) {
 	}
 	fails(admission.NewEngine(policy, other), "no plugin converts CronTab.stable.example.com")
 	fails(admission.NewEngine(one, converterOf(t, "two", v1, nil)), "the plugins one and two convert CronTab.stable.example.com: name one in the path of the conversion webhook")
-	fails(admission.NewEngine(admission.Disabled(one)), "no plugin converts CronTab.stable.example.com")
-	missing := admission.UnavailableConverter("one", []metav1.GroupKind{cronTabs}, admission.PolicyRules{}, errors.New("no such file"))
+	fails(admission.NewEngine(standIns.Disabled(one)), "no plugin converts CronTab.stable.example.com")
+	missing := standIns.UnavailableConverter("one", []metav1.GroupKind{cronTabs}, admission.PolicyRules{}, errors.New("no such file"))
 	fails(admission.NewEngine(missing), `plugin "one" is not available: no such file`)
 	if r := admission.NewEngine(missing).Validate(t.Context(), &admissionv1.AdmissionRequest{UID: "u"}); !r.Allowed {
 		t.Errorf("a converter that is not available decides: %+v", r)
@@ -216,7 +221,7 @@ func TestWhichPluginConverts(t *testing.T) {
 			t.Errorf("by name %s: %v, want %s", name, err, want)
 		}
 	}
-	by, _ := admission.NewEngine(admission.Disabled(one)).ForPolicy("one")
+	by, _ := admission.NewEngine(standIns.Disabled(one)).ForPolicy("one")
 	fails(by, "policy one does not convert, or is disabled")
 }
 
@@ -226,7 +231,7 @@ func TestMistakesOfConverters(t *testing.T) {
 		change      func(*admission.PluginConfig)
 		want        string
 	}{
-		{"a module that only converts, and no kinds", converterGuest, func(c *admission.PluginConfig) { c.Converts, c.Grants = nil, []string{admission.GrantObjects} }, `plugin "p": configuration: the module only converts: name the kinds in converts`},
+		{"a module that only converts, and no kinds", converterGuest, func(c *admission.PluginConfig) { c.Converts, c.Grants = nil, []string{host.GrantObjects} }, `plugin "p": configuration: the module only converts: name the kinds in converts`},
 		{"a module that does not convert", mutant, nil, `plugin "p": configuration: converts is set, but the module has no function convert`},
 		{"a module of another ABI", "testdata/hostile/stellar.wasm", nil, `plugin "p": configuration: converts is for guests of package abi, and the module is of stellar`},
 		{"everything that decides", converterGuest, func(c *admission.PluginConfig) {
@@ -283,7 +288,7 @@ func TestHandlerServesAConverter(t *testing.T) {
 	}
 	engine := admission.NewEngine(converterOf(t, "tabs", `[{"op":"replace","path":"/apiVersion","value":"stable.example.com/v1"}]`, nil))
 	const signature = "X-Amz-Signature=0123456789abcdef"
-	missing := admission.NewEngine(admission.UnavailableConverter("tabs", []metav1.GroupKind{{Group: "stable.example.com", Kind: "CronTab"}}, admission.PolicyRules{},
+	missing := admission.NewEngine(standIns.UnavailableConverter("tabs", []metav1.GroupKind{{Group: "stable.example.com", Kind: "CronTab"}}, admission.PolicyRules{},
 		fmt.Errorf("fetch module: %w", &neturl.Error{Op: "Get", URL: "https://storage.example.com/blob?" + signature, Err: &net.DNSError{Err: "server misbehaving", Name: "storage.example.com", Server: "10.96.0.10:53"}})))
 	second := strings.Replace(tab, "backup", "second", 1)
 	converted := func(object string) string { return strings.Replace(object, "v1beta1", "v1", 1) }
@@ -366,8 +371,8 @@ func TestAConversionMayTakeAsLongAsAnAPIServerWaits(t *testing.T) {
 	if code, out := post(t, url, "application/json", strings.NewReader(conversionReview("stable.example.com/v1", tab))); code != http.StatusOK {
 		t.Fatalf("%d %s", code, out)
 	}
-	if left > admission.MaxTimeout || left < 20*time.Second {
-		t.Errorf("%v are left, want nearly %v", left, admission.MaxTimeout)
+	if left > serving.MaxTimeout || left < 20*time.Second {
+		t.Errorf("%v are left, want nearly %v", left, serving.MaxTimeout)
 	}
 }
 

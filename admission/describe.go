@@ -33,7 +33,7 @@ type Description struct {
 	// decide in the same way. It does not cover Mode, the order and the failure policy.
 	Version string
 	// Disabled reports whether the policy is never asked, and Unavailable is the reason that it
-	// fails on every request, see [Unavailable].
+	// fails on every request, if it could not be loaded.
 	Disabled    bool
 	Unavailable error
 	// MatchWarnings describe mismatches between the rules of the policy and the declarations of its

@@ -119,7 +119,7 @@ func (o *onePolicy) Mutate(ctx context.Context, request *admissionv1.AdmissionRe
 }
 
 // ask asks the policies of the name for which can reports true. Beside a policy there may be one
-// returned by [Uncovered].
+// returned by newUncovered.
 func (o *onePolicy) ask(ctx context.Context, request *admissionv1.AdmissionRequest, can func(Policy) bool,
 	decide func(context.Context, *admissionv1.AdmissionRequest, []Policy, *serving.Version[*policySet]) *admissionv1.AdmissionResponse,
 ) *admissionv1.AdmissionResponse {

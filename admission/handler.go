@@ -28,7 +28,7 @@ import (
 //
 // The API server sends a timeout in the query. It becomes the context's deadline, less a tenth for
 // the response: at least 50 ms and at most 500 ms. For a conversion the API server sends none, and
-// waits [MaxTimeout]. If the Validator or the Mutator panics, the request is denied with 500; a
+// waits 30 s, the longest timeout of a webhook. If the Validator or the Mutator panics, the request is denied with 500; a
 // panic of a Converter counts as a failure.
 type Handler struct {
 	// Validator serves a validating webhook.
@@ -219,9 +219,9 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) (time.Duration, 
 	}
 	unsaid := defaultTimeout
 	if h.Converter != nil {
-		unsaid = MaxTimeout
+		unsaid = serving.MaxTimeout
 	}
-	timeout, err := serving.Timeout(r, unsaid, MaxTimeout)
+	timeout, err := serving.Timeout(r, unsaid, serving.MaxTimeout)
 	if err != nil {
 		return 0, refuse(http.StatusBadRequest, "%v", err)
 	}

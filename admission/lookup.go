@@ -13,10 +13,6 @@ import (
 	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
-// GrantObjects lets a guest of package abi get and list the objects named by PluginConfig.Objects.
-// Those imply the grant.
-const GrantObjects = lookup.Grant
-
 // Objects are the objects of a resource that a [Cluster] keeps, in one namespace or in
 // all. It is safe for use by several goroutines.
 type Objects interface {

@@ -185,8 +185,8 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 		adapter.Dialects = append(adapter.Dialects, b.Host)
 	}
 	guestCfg := cfg.Config
-	if len(cfg.Objects) != 0 && !slices.Contains(cfg.Grants, GrantObjects) {
-		guestCfg.Grants = append(slices.Clone(cfg.Grants), GrantObjects)
+	if len(cfg.Objects) != 0 && !slices.Contains(cfg.Grants, host.GrantObjects) {
+		guestCfg.Grants = append(slices.Clone(cfg.Grants), host.GrantObjects)
 	}
 	guest, err := rt.Load(ctx, guestCfg, adapter)
 	if err != nil {

@@ -243,10 +243,6 @@ const (
 	loggedNameBytes   = 256
 )
 
-// DeniedMessage is the message of the log line for a denial. The line has the attributes policy,
-// uid, group, kind, namespace, name, operation, user and message. They hold no confidential value.
-const DeniedMessage = "policy denied the request"
-
 // logVerdict logs the reason of a denial or a failure, also for a policy that monitors. The log of
 // a policy has a budget, beyond which lines are dropped and counted.
 func logVerdict(ctx context.Context, p Policy, req *policy.Request, v *verdict) {
@@ -254,7 +250,7 @@ func logVerdict(ctx context.Context, p Policy, req *policy.Request, v *verdict) 
 	if !ok || l.logger() == nil || v.failure == nil && v.Allowed && !v.Mutates() {
 		return
 	}
-	denied, failed, level := DeniedMessage, "policy failed", slog.LevelWarn
+	denied, failed, level := serving.DeniedMessage, "policy failed", slog.LevelWarn
 	if p.rules().Mode == host.Monitor {
 		denied, failed, level = "policy would have denied the request", "policy would have failed", slog.LevelInfo
 	}

@@ -239,7 +239,7 @@ func TestMatchOfOtherVersions(t *testing.T) {
 		}
 	})
 	t.Run("a policy that could not be loaded fails on other versions too", func(t *testing.T) {
-		p, err := admission.Unavailable("p", admission.PolicyRules{Match: v2}, false, errors.New("no module"))
+		p, err := standIns.Unavailable("p", admission.PolicyRules{Match: v2}, false, errors.New("no module"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -473,7 +473,7 @@ func TestPanicsAreFailuresOfTheirPolicy(t *testing.T) {
 func TestUnavailable(t *testing.T) {
 	for _, mutates := range []bool{false, true} {
 		rules := admission.PolicyRules{Match: admission.Match{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"guarded": "yes"}}}}
-		u, err := admission.Unavailable("gone", rules, mutates, errors.New("no module"))
+		u, err := standIns.Unavailable("gone", rules, mutates, errors.New("no module"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -486,7 +486,7 @@ func TestUnavailable(t *testing.T) {
 		}
 		compare(t, want, e.Mutate(t.Context(), requestOf(`{"metadata":{"labels":{"guarded":"yes"}}}`)))
 	}
-	if _, err := admission.Unavailable("gone", admission.PolicyRules{Mode: "Guess"}, false, errors.New("no module")); err == nil {
+	if _, err := standIns.Unavailable("gone", admission.PolicyRules{Mode: "Guess"}, false, errors.New("no module")); err == nil {
 		t.Error("rules that are wrong are taken")
 	}
 }
@@ -594,7 +594,7 @@ func TestOneOfSeveralPolicies(t *testing.T) {
 		t.Errorf("trail is %v", got)
 	}
 	policies := e.Policies()
-	<-e.Replace(policies[0], admission.Disabled(policies[1]))
+	<-e.Replace(policies[0], standIns.Disabled(policies[1]))
 	compare(t, allowed(), one.Validate(t.Context(), request(t, "deny", "no")))
 	compare(t, allowed(), one.Mutate(t.Context(), r))
 	compare(t, denied(403, "Forbidden", "no"), e.Validate(t.Context(), request(t, "deny", "no"))) // Of a, alone.

@@ -9,11 +9,14 @@ import (
 	"github.com/kubewasm/kubewasm/internal/serving"
 )
 
-// Unavailable returns a policy that fails with reason on every request that rules match. It
-// represents a policy that could not be loaded, so that the requests guarded by that policy do not
-// pass unnoticed, while others do. If mutates is set, it represents a mutator. It always represents
-// a validator, since the plugin may be one as well.
-func Unavailable(name string, rules PolicyRules, mutates bool, reason error) (Policy, error) {
+func init() {
+	policy.Provide(policy.StandIns[Policy, PolicyRules]{
+		Unavailable: newUnavailable, UnavailableConverter: newUnavailableConverter, Uncovered: newUncovered, Disabled: newDisabled, Monitored: newMonitored,
+	})
+}
+
+// newUnavailable implements policy.StandIns.Unavailable.
+func newUnavailable(name string, rules PolicyRules, mutates bool, reason error) (Policy, error) {
 	match, err := rules.compile()
 	if err != nil {
 		return nil, fmt.Errorf("policy %q: configuration: %w", name, err)
@@ -21,11 +24,9 @@ func Unavailable(name string, rules PolicyRules, mutates bool, reason error) (Po
 	return &unavailable{name: name, policyRules: rules, match: match, mutator: mutates, reason: reason}, nil
 }
 
-// Uncovered returns the policy of Unavailable, restricted to requests that serving does not guard.
-// It represents a newer version of serving that could not be loaded and whose rules match more. It
-// returns nil if there are no such requests.
-func Uncovered(serving Policy, rules PolicyRules, mutates bool, reason error) (Policy, error) {
-	p, err := Unavailable(serving.Name(), rules, mutates, reason)
+// newUncovered implements policy.StandIns.Uncovered.
+func newUncovered(serving Policy, rules PolicyRules, mutates bool, reason error) (Policy, error) {
+	p, err := newUnavailable(serving.Name(), rules, mutates, reason)
 	if err != nil {
 		return nil, err
 	}
@@ -69,10 +70,8 @@ func (u *unavailable) decide(context.Context, *policy.Request, bool) verdict {
 	return failed(fmt.Errorf("policy %q is not available: %w", u.name, u.reason))
 }
 
-// Disabled returns a policy with the name of p that is never asked; the engine ignores it. For its
-// name, the result of [Engine.ForPolicy] allows every request, while it denies the requests of a
-// removed policy. Closing it does not close p.
-func Disabled(p Policy) Policy { return &disabled{p} }
+// newDisabled implements policy.StandIns.Disabled.
+func newDisabled(p Policy) Policy { return &disabled{p} }
 
 type disabled struct{ Policy }
 
@@ -82,10 +81,8 @@ func (d *disabled) matcher() *matcher           { return nothing }
 // nothing matches no request.
 var nothing = &matcher{never: true}
 
-// Monitored returns p with the mode Monitor: p is asked as before, and its verdicts do not count. A
-// policy that converts objects or monitors already is returned as it is. Closing the result closes
-// p.
-func Monitored(p Policy) Policy {
+// newMonitored implements policy.StandIns.Monitored.
+func newMonitored(p Policy) Policy {
 	if _, ok := p.(*disabled); ok || asConverter(p) != nil || p.rules().Mode == host.Monitor {
 		return p
 	}
@@ -101,7 +98,7 @@ type monitored struct {
 
 func (m *monitored) rules() *PolicyRules { return &m.policyRules }
 
-// inner returns the policy behind a result of Monitored.
+// inner returns the policy behind a result of newMonitored.
 func inner(p Policy) Policy {
 	if m, ok := p.(*monitored); ok {
 		return m.Policy

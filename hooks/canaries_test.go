@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
@@ -57,7 +58,7 @@ func TestRecordingsOfDecisionsTellNoSecrets(t *testing.T) {
 // requestWith returns a request about a container, most of which have canaries.
 func requestWith(m *canaries.Maker, name string, s parrot.Script) *hookmsg.Request {
 	req := &hookmsg.Request{
-		Stage: hookmsg.PreCreateContainer, Level: hookmsg.LevelContainer, QOSClass: hookmsg.QOSBurstable,
+		Stage: abi.PreCreateContainer, Level: abi.LevelContainer, QOSClass: abi.QOSBurstable,
 		Pod: hookmsg.PodMeta{Namespace: "shop", Name: name, UID: "uid-of-" + name}, Container: hookmsg.ContainerMeta{Name: "web", ID: "id-of-" + name},
 		PodLabels: map[string]string{"app": "web", "script": s.String()}, PodAnnotations: map[string]string{"prometheus.io/scrape": "true"},
 		CgroupParent: "kubepods/burstable/" + name,

@@ -6,19 +6,20 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/confidential"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 // stainOf returns the confidential values in an encoded request.
 func stainOf(rule *confidential.Rule, encoded []byte) *confidential.Stain {
 	s := new(confidential.Stain)
-	rule.MaskMessage(confidential.HookRequest, 0, false, bytes.Clone(encoded), s)
+	rule.MaskMessage(wire.ShapeHookRequest, 0, false, bytes.Clone(encoded), s)
 	return s
 }
 
 // confide adds the confidential values in the request of the current call to s.
 func confide(inst *host.Instance, s *confidential.Stain) {
 	if request := inst.State().(*exchange).request; len(request) != 0 {
-		inst.Rule().MaskMessage(confidential.HookRequest, 0, false, bytes.Clone(request), s)
+		inst.Rule().MaskMessage(wire.ShapeHookRequest, 0, false, bytes.Clone(request), s)
 	}
 }
 

@@ -9,7 +9,7 @@
 //		Config: host.Config{Name: "cpu", Module: host.ModuleConfig{File: "cpu.wasm"}},
 //	}}})
 //	if err != nil { … }
-//	decision, err := engine.Decide(ctx, &hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelContainer, …})
+//	decision, err := engine.Decide(ctx, &hookmsg.Request{Stage: abi.Reconcile, Level: abi.LevelContainer, …})
 //
 // A plugin may decide on the resources of cgroups. Other decisions on a container are refused
 // unless its [Grants] name them: environment, annotations, mounts and devices.

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/shadow"
@@ -76,8 +77,8 @@ type PluginConfig struct {
 	Order int `json:"order,omitempty"`
 	// Stages and Levels are the stages and levels of the requests passed to the plugin; none means
 	// all.
-	Stages []hookmsg.Stage `json:"stages,omitempty"`
-	Levels []hookmsg.Level `json:"levels,omitempty"`
+	Stages []abi.Stage `json:"stages,omitempty"`
+	Levels []abi.Level `json:"levels,omitempty"`
 	// Selector selects the pods that the plugin is asked about; the zero value selects all.
 	Selector Selector `json:"selector,omitzero"`
 	// Owns are the fields owned by this plugin alone, by their names in hook.proto: "cpu_shares",
@@ -113,7 +114,7 @@ type PluginConfig struct {
 //
 // The errors are those of [host.Runtime.Load], for each plugin that fails, and
 // all mistakes of the configuration at once: two plugins that own one field are
-// an *[OwnerError].
+// an error that names both.
 func NewEngine(ctx context.Context, rt *host.Runtime, cfg Config) (*Engine, error) {
 	plugins, err := cfg.parse(rt)
 	if err != nil {
@@ -240,7 +241,7 @@ func (c *Config) parse(rt *host.Runtime) ([]*plugin, error) {
 			if fields := p.owns.overlap(&q.owns); len(fields) != 0 {
 				slices.Sort(fields)
 				for _, field := range slices.Compact(fields) {
-					errs = append(errs, &OwnerError{Field: field, Plugins: [2]string{other, cfg.Name}})
+					errs = append(errs, &ownerError{Field: field, Plugins: [2]string{other, cfg.Name}})
 				}
 			}
 			p.foreign, q.foreign = append(p.foreign, q), append(q.foreign, p)
@@ -264,7 +265,7 @@ func (e *Engine) Lack(ctx context.Context, mode string, fields ...string) error 
 	}
 	var errs []error
 	for _, p := range e.plugins {
-		if !p.levels.has(hookmsg.LevelContainer) || !p.stages.has(hookmsg.Reconcile) {
+		if !p.levels.has(abi.LevelContainer) || !p.stages.has(abi.Reconcile) {
 			continue
 		}
 		p.lacks.Store(&lack{mode: mode, fields: fields, rest: hookmsg.Reads{}.Without(fields...)})
@@ -482,11 +483,11 @@ func (e *Engine) Unavailable() error {
 // default/web/nginx".
 func describe(req *hookmsg.Request) string {
 	switch req.Level {
-	case hookmsg.LevelQOS:
+	case abi.LevelQOS:
 		return fmt.Sprintf("%s of QoS class %s", req.Stage, req.QOSClass)
-	case hookmsg.LevelPod:
+	case abi.LevelPod:
 		return fmt.Sprintf("%s of pod %s/%s", req.Stage, req.Pod.Namespace, req.Pod.Name)
-	case hookmsg.LevelContainer:
+	case abi.LevelContainer:
 		return fmt.Sprintf("%s of container %s/%s/%s", req.Stage, req.Pod.Namespace, req.Pod.Name, req.Container.Name)
 	}
 	return fmt.Sprintf("%s at %s", req.Stage, req.Level)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/codes"
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
@@ -33,7 +34,7 @@ import (
 // script is a request to scripted guests, by the names of their plugins.
 func script(lines map[string]string) *hookmsg.Request {
 	return &hookmsg.Request{
-		Stage: hookmsg.Reconcile, Level: hookmsg.LevelContainer,
+		Stage: abi.Reconcile, Level: abi.LevelContainer,
 		Pod: hookmsg.PodMeta{Namespace: "shop", Name: "web-0"}, Container: hookmsg.ContainerMeta{Name: "nginx"},
 		PodAnnotations: lines,
 	}
@@ -158,7 +159,7 @@ func TestDecideRefusesValues(t *testing.T) {
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{plugin(t, "p", scripted)}})
 	for _, c := range []struct {
 		decide, want string
-		level        hookmsg.Level
+		level        abi.Level
 	}{
 		{decide: "cpu_shares 1", want: "cpu_shares is 1, want 2 to 262144"},
 		{decide: "cpu_shares 262145", want: "cpu_shares is 262145, want 2 to 262144"},
@@ -188,7 +189,7 @@ func TestDecideRefusesValues(t *testing.T) {
 		{decide: `unified cpu.pressure "some 1 2"`, want: `unified["cpu.pressure"]: a file that does more than`},
 		{decide: `unified cpuset.cpus.partition "root"`, want: `unified["cpuset.cpus.partition"]: a file that does more than`},
 		{decide: `unified memory.max "1"`, want: `unified["memory.max"]: memory_limit_bytes writes the file`},
-		{decide: `unified cpu.idle "1"`, level: hookmsg.LevelQOS, want: `unified["cpu.idle"]: cpu_idle writes the file`},
+		{decide: `unified cpu.idle "1"`, level: abi.LevelQOS, want: `unified["cpu.idle"]: cpu_idle writes the file`},
 		{decide: `unified memory.limit_in_bytes "1"`, want: `unified["memory.limit_in_bytes"]: memory_limit_bytes writes the file`},
 		{decide: `unified cpu.shares "1"`, want: `unified["cpu.shares"]: cpu_shares writes the file`},
 		{decide: `unified net_cls.classid "1"`, want: `unified["net_cls.classid"]: "net_cls" is not a controller`},
@@ -201,8 +202,8 @@ func TestDecideRefusesValues(t *testing.T) {
 		{decide: `unified cpu.rt_runtime_us "950000"`, want: `unified["cpu.rt_runtime_us"]: a file that does more than`},
 		{decide: "core_sched_group", want: `core_sched_group: "" is not a name`},
 		{decide: "core_sched_group " + strings.Repeat("x", 129), want: `is not a name of 1 to 128 bytes`},
-		{decide: "core_sched_group a", level: hookmsg.LevelPod, want: `core_sched_group or resctrl_group is set above a container`},
-		{decide: "resctrl_group a", level: hookmsg.LevelQOS, want: `core_sched_group or resctrl_group is set above a container`},
+		{decide: "core_sched_group a", level: abi.LevelPod, want: `core_sched_group or resctrl_group is set above a container`},
+		{decide: "resctrl_group a", level: abi.LevelQOS, want: `core_sched_group or resctrl_group is set above a container`},
 		{decide: "resctrl_group", want: `resctrl_group: the name has 0 bytes`},
 		{decide: "resctrl_group ..", want: `resctrl_group: ".." is not a name`},
 		{decide: "resctrl_group a/b", want: `resctrl_group: "a/b" is not a name`},
@@ -227,7 +228,7 @@ func TestDecideRefusesValues(t *testing.T) {
 		{decide: "device /dev/x u", want: `container_devices["/dev/x"]: the type is "u", want c, b or p`},
 		{decide: "device /dev/null c 1:3 4666", want: `container_devices["/dev/null"]: file_mode is 2486, want 0 to 511`},
 		{decide: "device /dev/x p", want: `container_devices["/dev/x"]: a FIFO has no number`},
-		{decide: "cpu_idle 1", level: hookmsg.LevelQOS, want: `cpu_idle = 1 is not granted: a kubelet cannot start while a QoS class is idle; decisionGrants {"idleQOSClasses":true} would allow it`},
+		{decide: "cpu_idle 1", level: abi.LevelQOS, want: `cpu_idle = 1 is not granted: a kubelet cannot start while a QoS class is idle; decisionGrants {"idleQOSClasses":true} would allow it`},
 	} {
 		t.Run(c.decide, func(t *testing.T) {
 			req := script(map[string]string{"p": c.decide})
@@ -245,20 +246,20 @@ func TestDecideRefusesValues(t *testing.T) {
 
 func TestDecideAsksThoseThatWant(t *testing.T) {
 	sandbox, container := plugin(t, "sandbox", scripted), plugin(t, "container", scripted)
-	sandbox.Stages = []hookmsg.Stage{hookmsg.PreRunPodSandbox, hookmsg.Reconcile}
-	sandbox.Levels = []hookmsg.Level{hookmsg.LevelPod, hookmsg.LevelQOS}
-	container.Levels = []hookmsg.Level{hookmsg.LevelContainer}
+	sandbox.Stages = []abi.Stage{abi.PreRunPodSandbox, abi.Reconcile}
+	sandbox.Levels = []abi.Level{abi.LevelPod, abi.LevelQOS}
+	container.Levels = []abi.Level{abi.LevelContainer}
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{sandbox, container}})
 	for _, c := range []struct {
-		stage hookmsg.Stage
-		level hookmsg.Level
+		stage abi.Stage
+		level abi.Level
 		want  map[string]string
 	}{
-		{hookmsg.PreRunPodSandbox, hookmsg.LevelPod, map[string]string{"stage": "PreRunPodSandbox Pod"}},
-		{hookmsg.Reconcile, hookmsg.LevelQOS, map[string]string{"stage": "Reconcile QOS"}},
-		{hookmsg.PostStopPodSandbox, hookmsg.LevelPod, nil},
-		{hookmsg.PreStartContainer, hookmsg.LevelContainer, map[string]string{"stage": "PreStartContainer Container"}},
-		{hookmsg.Stage(-1), hookmsg.LevelPod, nil},
+		{abi.PreRunPodSandbox, abi.LevelPod, map[string]string{"stage": "PreRunPodSandbox Pod"}},
+		{abi.Reconcile, abi.LevelQOS, map[string]string{"stage": "Reconcile QOS"}},
+		{abi.PostStopPodSandbox, abi.LevelPod, nil},
+		{abi.PreStartContainer, abi.LevelContainer, map[string]string{"stage": "PreStartContainer Container"}},
+		{abi.Stage(-1), abi.LevelPod, nil},
 	} {
 		req := script(map[string]string{"sandbox": "stage", "container": "stage"})
 		req.Stage, req.Level = c.stage, c.level
@@ -330,7 +331,7 @@ func TestOwnershipIsCheckedAtRegistration(t *testing.T) {
 		}
 		return c
 	}
-	at := func(levels ...hookmsg.Level) func(*hooks.PluginConfig) {
+	at := func(levels ...abi.Level) func(*hooks.PluginConfig) {
 		return func(c *hooks.PluginConfig) { c.Levels = levels }
 	}
 	for _, c := range []struct {
@@ -342,18 +343,18 @@ func TestOwnershipIsCheckedAtRegistration(t *testing.T) {
 		{"a whole map and a key of it", []hooks.PluginConfig{with("a", nil, "unified[io.weight]"), with("b", nil, "unified")}, []string{`unified[io.weight] is owned by plugin "a"`}},
 		{"one key", []hooks.PluginConfig{with("a", nil, "container_envs[A]"), with("b", nil, "container_envs[A]", "container_envs[B]")}, []string{`container_envs[A] is owned`}},
 		{"two keys of a map", []hooks.PluginConfig{with("a", nil, "container_envs[A]"), with("b", nil, "container_envs[B]")}, nil},
-		{"at other levels", []hooks.PluginConfig{with("a", at(hookmsg.LevelPod), "cpu_bvt"), with("b", at(hookmsg.LevelQOS, hookmsg.LevelContainer), "cpu_bvt")}, nil},
+		{"at other levels", []hooks.PluginConfig{with("a", at(abi.LevelPod), "cpu_bvt"), with("b", at(abi.LevelQOS, abi.LevelContainer), "cpu_bvt")}, nil},
 		{"at other stages", []hooks.PluginConfig{
-			with("a", func(c *hooks.PluginConfig) { c.Stages = []hookmsg.Stage{hookmsg.PreCreateContainer} }, "cpu_bvt"),
-			with("b", func(c *hooks.PluginConfig) { c.Stages = []hookmsg.Stage{hookmsg.Reconcile} }, "cpu_bvt"),
+			with("a", func(c *hooks.PluginConfig) { c.Stages = []abi.Stage{abi.PreCreateContainer} }, "cpu_bvt"),
+			with("b", func(c *hooks.PluginConfig) { c.Stages = []abi.Stage{abi.Reconcile} }, "cpu_bvt"),
 		}, nil},
 		{"of other classes", []hooks.PluginConfig{
-			with("a", func(c *hooks.PluginConfig) { c.Selector.QOSClasses = []hookmsg.QOSClass{hookmsg.QOSBestEffort} }, "cpu_bvt"),
-			with("b", func(c *hooks.PluginConfig) { c.Selector.QOSClasses = []hookmsg.QOSClass{hookmsg.QOSBurstable} }, "cpu_bvt"),
+			with("a", func(c *hooks.PluginConfig) { c.Selector.QOSClasses = []abi.QOSClass{abi.QOSBestEffort} }, "cpu_bvt"),
+			with("b", func(c *hooks.PluginConfig) { c.Selector.QOSClasses = []abi.QOSClass{abi.QOSBurstable} }, "cpu_bvt"),
 		}, nil},
 		{"in other namespaces", []hooks.PluginConfig{
 			with("a", func(c *hooks.PluginConfig) {
-				c.Selector.Namespaces, c.Levels = []string{"x"}, []hookmsg.Level{hookmsg.LevelPod}
+				c.Selector.Namespaces, c.Levels = []string{"x"}, []abi.Level{abi.LevelPod}
 			}, "cpu_bvt"),
 			with("b", func(c *hooks.PluginConfig) { c.Selector.Namespaces = []string{"y"} }, "cpu_bvt"),
 		}, nil},
@@ -361,7 +362,7 @@ func TestOwnershipIsCheckedAtRegistration(t *testing.T) {
 		{"names that are no fields", []hooks.PluginConfig{
 			with("a", func(c *hooks.PluginConfig) {
 				c.Reads = []string{"everything"}
-				c.Selector = hooks.Selector{Labels: "((", QOSClasses: []hookmsg.QOSClass{7}}
+				c.Selector = hooks.Selector{Labels: "((", QOSClasses: []abi.QOSClass{7}}
 			}, "cpu.shares", "cpu_shares[a]", "unified["),
 		}, []string{`plugin "a": owns: "cpu.shares" is no field`, `"cpu_shares[a]" is no field`, `"unified[" is no field`, `reads: "everything" is no field`, `selector: labels: `, `selector: QoS class 7`}},
 	} {
@@ -410,7 +411,7 @@ func TestDecisionsKeepToWhatIsOwned(t *testing.T) {
 
 func TestSelector(t *testing.T) {
 	p := plugin(t, "p", scripted)
-	p.Selector = hooks.Selector{Namespaces: []string{"shop", "blog"}, QOSClasses: []hookmsg.QOSClass{hookmsg.QOSBestEffort}, Labels: "tier in (batch, offline), !pinned"}
+	p.Selector = hooks.Selector{Namespaces: []string{"shop", "blog"}, QOSClasses: []abi.QOSClass{abi.QOSBestEffort}, Labels: "tier in (batch, offline), !pinned"}
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{p}})
 	for _, c := range []struct {
 		name   string
@@ -419,13 +420,13 @@ func TestSelector(t *testing.T) {
 	}{
 		{"all of it", func(*hookmsg.Request) {}, true},
 		{"another namespace", func(r *hookmsg.Request) { r.Pod.Namespace = "kube-system" }, false},
-		{"another class", func(r *hookmsg.Request) { r.QOSClass = hookmsg.QOSBurstable }, false},
+		{"another class", func(r *hookmsg.Request) { r.QOSClass = abi.QOSBurstable }, false},
 		{"another label", func(r *hookmsg.Request) { r.PodLabels["tier"] = "web" }, false},
 		{"one label too many", func(r *hookmsg.Request) { r.PodLabels["pinned"] = "" }, false},
-		{"a class has no namespace", func(r *hookmsg.Request) { r.Level, r.Pod, r.PodLabels = hookmsg.LevelQOS, hookmsg.PodMeta{}, nil }, true},
+		{"a class has no namespace", func(r *hookmsg.Request) { r.Level, r.Pod, r.PodLabels = abi.LevelQOS, hookmsg.PodMeta{}, nil }, true},
 	} {
 		req := script(map[string]string{"p": "cpu_shares 2"})
-		req.QOSClass, req.PodLabels = hookmsg.QOSBestEffort, map[string]string{"tier": "batch"}
+		req.QOSClass, req.PodLabels = abi.QOSBestEffort, map[string]string{"tier": "batch"}
 		c.change(req)
 		d, err := e.Decide(t.Context(), req)
 		if err != nil {
@@ -505,7 +506,7 @@ func TestKeepLast(t *testing.T) {
 	keeps.Order, keeps.FailurePolicy = 1, host.KeepLast
 	var log bytes.Buffer
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{first, keeps}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	decide := func(stage hookmsg.Stage, level hookmsg.Level, container, first, keeps string) *hookmsg.Decision {
+	decide := func(stage abi.Stage, level abi.Level, container, first, keeps string) *hookmsg.Decision {
 		t.Helper()
 		req := script(map[string]string{"first": first, "keeps": keeps})
 		req.Stage, req.Level, req.Pod.UID, req.Container.Name = stage, level, "uid", container
@@ -521,43 +522,43 @@ func TestKeepLast(t *testing.T) {
 		}
 		return *d.Resources.CPUShares
 	}
-	if got := shares(decide(hookmsg.Reconcile, hookmsg.LevelContainer, "web", "", "panic x")); got != 0 {
+	if got := shares(decide(abi.Reconcile, abi.LevelContainer, "web", "", "panic x")); got != 0 {
 		t.Errorf("without a decision to keep, shares are %d", got)
 	}
-	decide(hookmsg.PreCreateContainer, hookmsg.LevelContainer, "web", "", "cpu_shares 10")
-	decide(hookmsg.Reconcile, hookmsg.LevelPod, "", "", "cpu_shares 20")
+	decide(abi.PreCreateContainer, abi.LevelContainer, "web", "", "cpu_shares 10")
+	decide(abi.Reconcile, abi.LevelPod, "", "", "cpu_shares 20")
 	for range 2 {
-		if got := shares(decide(hookmsg.Reconcile, hookmsg.LevelContainer, "web", "cpuset_cpus 0", "cpu_shares 30\npanic x")); got != 10 {
+		if got := shares(decide(abi.Reconcile, abi.LevelContainer, "web", "cpuset_cpus 0", "cpu_shares 30\npanic x")); got != 10 {
 			t.Errorf("shares of the container are %d, want the last good 10", got)
 		}
 	}
-	if got := shares(decide(hookmsg.Reconcile, hookmsg.LevelPod, "", "", "error x")); got != 20 {
+	if got := shares(decide(abi.Reconcile, abi.LevelPod, "", "", "error x")); got != 20 {
 		t.Errorf("shares of the pod are %d, want the last good 20", got)
 	}
-	if got := shares(decide(hookmsg.Reconcile, hookmsg.LevelContainer, "sidecar", "", "error x")); got != 0 {
+	if got := shares(decide(abi.Reconcile, abi.LevelContainer, "sidecar", "", "error x")); got != 0 {
 		t.Errorf("shares of another container are %d", got)
 	}
-	if got := shares(decide(hookmsg.Reconcile, hookmsg.LevelContainer, "web", "cpu_shares 5", "error x")); got != 5 {
+	if got := shares(decide(abi.Reconcile, abi.LevelContainer, "web", "cpu_shares 5", "error x")); got != 5 {
 		t.Errorf("beside an earlier plugin that decides otherwise, shares are %d, want its 5", got)
 	}
 	if !strings.Contains(log.String(), "plugin=keeps") {
 		t.Errorf("the log has no word of it: %s", &log)
 	}
-	decide(hookmsg.PostStopContainer, hookmsg.LevelContainer, "web", "", "")
-	if got := shares(decide(hookmsg.Reconcile, hookmsg.LevelContainer, "web", "", "error x")); got != 0 {
+	decide(abi.PostStopContainer, abi.LevelContainer, "web", "", "")
+	if got := shares(decide(abi.Reconcile, abi.LevelContainer, "web", "", "error x")); got != 0 {
 		t.Errorf("after the container's end, shares are %d", got)
 	}
-	decide(hookmsg.Reconcile, hookmsg.LevelContainer, "web", "", "cpu_shares 10")
+	decide(abi.Reconcile, abi.LevelContainer, "web", "", "cpu_shares 10")
 	end := script(map[string]string{"first": "error x"})
-	end.Stage, end.Pod.UID, end.Container.Name = hookmsg.PostStopContainer, "uid", "web"
+	end.Stage, end.Pod.UID, end.Container.Name = abi.PostStopContainer, "uid", "web"
 	if d, err := e.Decide(t.Context(), end); err == nil {
 		t.Errorf("a plugin fails, and the decision is %v", d)
 	}
-	if got := shares(decide(hookmsg.Reconcile, hookmsg.LevelContainer, "web", "", "error x")); got != 0 {
+	if got := shares(decide(abi.Reconcile, abi.LevelContainer, "web", "", "error x")); got != 0 {
 		t.Errorf("after a container's end on which a plugin fails, shares are %d", got)
 	}
 	e.Forget("uid")
-	if got := shares(decide(hookmsg.Reconcile, hookmsg.LevelPod, "", "", "error x")); got != 0 {
+	if got := shares(decide(abi.Reconcile, abi.LevelPod, "", "", "error x")); got != 0 {
 		t.Errorf("after the pod's end, shares are %d", got)
 	}
 }
@@ -577,12 +578,12 @@ func TestKeepLastTellsPodsFromClasses(t *testing.T) {
 		}
 		return d.Resources
 	}
-	class := &hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: hookmsg.QOSBurstable}
+	class := &hookmsg.Request{Stage: abi.Reconcile, Level: abi.LevelQOS, QOSClass: abi.QOSBurstable}
 	decide(class)
 	nameless := script(map[string]string{"p": "cpu_shares 7"})
 	nameless.Container.Name = "Burstable"
 	decide(nameless)
-	nameless.Stage, nameless.Level = hookmsg.PostStopPodSandbox, hookmsg.LevelPod
+	nameless.Stage, nameless.Level = abi.PostStopPodSandbox, abi.LevelPod
 	decide(nameless)
 	e.Forget("")
 	class.CgroupParent = "broken" // The guest fails on it.
@@ -590,7 +591,7 @@ func TestKeepLastTellsPodsFromClasses(t *testing.T) {
 		t.Errorf("the class has %+v", got)
 	}
 	own := script(map[string]string{"p": "cpu_shares 20"})
-	own.Level, own.Pod.UID = hookmsg.LevelPod, "u1"
+	own.Level, own.Pod.UID = abi.LevelPod, "u1"
 	decide(own)
 	within := script(map[string]string{"p": "cpu_shares 7"})
 	within.Pod.UID, within.Container.Name = "u1", ""
@@ -756,7 +757,7 @@ func TestNewEngineRefuses(t *testing.T) {
 	}{
 		{"every mistake at once", []hooks.PluginConfig{
 			good, good,
-			{Config: host.Config{Name: "b"}, Stages: []hookmsg.Stage{77}, Levels: []hookmsg.Level{0}, FailurePolicy: "Panic"},
+			{Config: host.Config{Name: "b"}, Stages: []abi.Stage{77}, Levels: []abi.Level{0}, FailurePolicy: "Panic"},
 		}, []string{
 			`plugin "good": the name is used twice`, `plugin "b": stage 77 is not known`,
 			`plugin "b": level 0 is not known`, `plugin "b": failurePolicy is "Panic", want Fail, Ignore or KeepLast`,
@@ -852,7 +853,7 @@ func TestAcceptedDecisionsAreCached(t *testing.T) {
 		t.Fatal(err)
 	}
 	ofPod := *score
-	ofPod.Level, ofPod.Container = hookmsg.LevelPod, hookmsg.ContainerMeta{}
+	ofPod.Level, ofPod.Container = abi.LevelPod, hookmsg.ContainerMeta{}
 	var refused *hooks.DecisionError
 	if d, err := e.Decide(t.Context(), &ofPod); !errors.As(err, &refused) {
 		t.Errorf("a pod's oom_score_adj: got %v and error %v, want a DecisionError", d, err)

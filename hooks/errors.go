@@ -37,7 +37,7 @@ func CauseOf(err error) string {
 		return "conflict"
 	case errors.As(err, &status):
 		return "status"
-	case errors.Is(err, ErrNodeUnknown):
+	case errors.Is(err, errNodeUnknown):
 		return "node"
 	case errors.Is(err, host.ErrMemory):
 		return "memory"
@@ -95,15 +95,15 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("plugins %q and %q decide %s differently: %s and %s", e.Plugins[0], e.Plugins[1], e.Field, e.Values[0], e.Values[1])
 }
 
-// OwnerError reports a field owned by one plugin that another also owns, in the configuration, or
+// ownerError reports a field owned by one plugin that another also owns, in the configuration, or
 // sets, in a decision.
-type OwnerError struct {
+type ownerError struct {
 	// Field is the name in hook.proto, with the key of a map.
 	Field string
 	// Plugins are the owner, or the first of two owners, and the other plugin.
 	Plugins [2]string
 }
 
-func (e *OwnerError) Error() string {
+func (e *ownerError) Error() string {
 	return fmt.Sprintf("%s is owned by plugin %q and claimed by plugin %q", e.Field, e.Plugins[0], e.Plugins[1])
 }

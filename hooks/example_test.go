@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
@@ -45,7 +46,7 @@ func Example() {
 	}
 	engine, err := hooks.NewEngine(ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{
 		Config: host.Config{Name: "cpu", Module: host.ModuleConfig{Source: source}},
-		Levels: []hookmsg.Level{hookmsg.LevelContainer},
+		Levels: []abi.Level{abi.LevelContainer},
 	}}})
 	if err != nil {
 		log.Fatal(err)
@@ -58,8 +59,8 @@ func Example() {
 	defer applier.Close()
 
 	req := &hookmsg.Request{
-		Stage:          hookmsg.PostStartContainer,
-		Level:          hookmsg.LevelContainer,
+		Stage:          abi.PostStartContainer,
+		Level:          abi.LevelContainer,
 		Pod:            hookmsg.PodMeta{Namespace: "shop", Name: "web-0"},
 		Container:      hookmsg.ContainerMeta{Name: "nginx", ID: "4b1f"},
 		PodAnnotations: map[string]string{"kubewasm.dev/cpu": "1500m"},

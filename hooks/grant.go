@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 )
@@ -157,7 +158,7 @@ func (g *Grants) validate() (errs []error) {
 	}
 	for _, pattern := range g.Resctrl {
 		beginning := strings.TrimSuffix(pattern, "*")
-		if cgroup.Validate(&hookmsg.Resources{ResctrlGroup: &beginning}, hookmsg.LevelContainer) != nil {
+		if cgroup.Validate(&hookmsg.Resources{ResctrlGroup: &beginning}, abi.LevelContainer) != nil {
 			fail("resctrl %q is not the name of a group, or a beginning of names and a *", pattern)
 		}
 	}
@@ -356,12 +357,12 @@ func setsLowScore(d *hookmsg.Decision) bool {
 }
 
 // idles reports whether a decision at a level makes the cgroup of a QoS class idle.
-func idles(level hookmsg.Level, d *hookmsg.Decision) bool {
-	return level == hookmsg.LevelQOS && d.Resources != nil && d.Resources.CPUIdle != nil && *d.Resources.CPUIdle != 0
+func idles(level abi.Level, d *hookmsg.Decision) bool {
+	return level == abi.LevelQOS && d.Resources != nil && d.Resources.CPUIdle != nil && *d.Resources.CPUIdle != 0
 }
 
 // idle returns an error if a decision at a level needs IdleQOSClasses and has not got it.
-func (g *Grants) idle(level hookmsg.Level, d *hookmsg.Decision) *GrantError {
+func (g *Grants) idle(level abi.Level, d *hookmsg.Decision) *GrantError {
 	if g.IdleQOSClasses || !idles(level, d) {
 		return nil
 	}

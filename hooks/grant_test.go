@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
@@ -165,7 +166,7 @@ func TestDecideRefusesWhatIsNotGranted(t *testing.T) {
 				on, name = node, "p"
 			}
 			req := script(map[string]string{"none": c.none, "some": c.some, "p": c.here})
-			req.Stage = hookmsg.PreCreateContainer
+			req.Stage = abi.PreCreateContainer
 			d, err := on.Decide(t.Context(), req)
 			var grant *hooks.GrantError
 			var refused *hooks.DecisionError

@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
@@ -77,9 +78,9 @@ func engine(t testing.TB, cfg hooks.Config) *hooks.Engine {
 // webRequest is a request as a node sends it: 2.2 KB when encoded.
 func webRequest() *hookmsg.Request {
 	return &hookmsg.Request{
-		Stage:     hookmsg.PreCreateContainer,
-		Level:     hookmsg.LevelContainer,
-		QOSClass:  hookmsg.QOSBurstable,
+		Stage:     abi.PreCreateContainer,
+		Level:     abi.LevelContainer,
+		QOSClass:  abi.QOSBurstable,
 		Pod:       hookmsg.PodMeta{Namespace: "shop", Name: "web-7d4b9c6f5d-x2lqp", UID: "8dbc5577-d0e2-4706-8787-57d52c03ddf2"},
 		Container: hookmsg.ContainerMeta{Name: "nginx", ID: "4b1f0c6a2f3e4d5c6b7a8990a1b2c3d4e5f60718293a4b5c6d7e8f9001122334"},
 		PodLabels: map[string]string{

@@ -3,6 +3,7 @@ package hooks
 import (
 	"sync"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
@@ -27,9 +28,9 @@ type lastDecision struct {
 // without a name a container with its pod.
 func subject(req *hookmsg.Request) (pod, name string, ok bool) {
 	switch req.Level {
-	case hookmsg.LevelQOS:
+	case abi.LevelQOS:
 		return "", req.QOSClass.String(), true
-	case hookmsg.LevelContainer:
+	case abi.LevelContainer:
 		return req.Pod.UID, req.Container.Name, req.Pod.UID != "" && req.Container.Name != ""
 	}
 	return req.Pod.UID, "", req.Pod.UID != ""
@@ -78,7 +79,7 @@ func (l *lastDecisions) forget(pod, name, container string) {
 }
 
 // ends are the stages at which the subject of the request has ended.
-var ends = setOf([]hookmsg.Stage{hookmsg.PostStopContainer, hookmsg.PostStopPodSandbox, hookmsg.PreRemoveRunPodSandbox})
+var ends = setOf([]abi.Stage{abi.PostStopContainer, abi.PostStopPodSandbox, abi.PreRemoveRunPodSandbox})
 
 func (e *Engine) forget(req *hookmsg.Request) {
 	if pod, name, ok := subject(req); ok && pod != "" {

@@ -10,12 +10,12 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// ErrNodeUnknown is the failure of a plugin that declares a read of the node, as long as the node
+// errNodeUnknown is the failure of a plugin that declares a read of the node, as long as the node
 // is unknown.
-var ErrNodeUnknown = errors.New("the node is not known yet")
+var errNodeUnknown = errors.New("the node is not known yet")
 
 // SetNode sets the node of all requests without one, until the next call. Plugins that declare a
-// read of the node can be asked only after the first call; before, they fail with [ErrNodeUnknown].
+// read of the node can be asked only after the first call; before, they fail.
 // The channel of [Engine.Changed] is closed if a field that a plugin reads differs from the
 // previous node. node must not change afterwards.
 func (e *Engine) SetNode(ctx context.Context, node *hookmsg.Node) {

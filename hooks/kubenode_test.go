@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
@@ -33,7 +34,7 @@ func tiered(t *testing.T, fields ...string) host.Source {
 // onNode is a request that the guest decides by the node.
 func onNode() *hookmsg.Request {
 	return &hookmsg.Request{
-		Stage: hookmsg.Reconcile, Level: hookmsg.LevelContainer, Pod: hookmsg.PodMeta{Namespace: "shop", Name: "web", UID: "u1"},
+		Stage: abi.Reconcile, Level: abi.LevelContainer, Pod: hookmsg.PodMeta{Namespace: "shop", Name: "web", UID: "u1"},
 		Container: hookmsg.ContainerMeta{Name: "nginx"}, PodLabels: map[string]string{"tier": "node"},
 	}
 }

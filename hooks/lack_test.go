@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
@@ -41,8 +42,8 @@ func TestLack(t *testing.T) {
 		name       string
 		module     []string // What the module declares; nil for nothing.
 		configured []string
-		levels     []hookmsg.Level
-		stages     []hookmsg.Stage
+		levels     []abi.Level
+		stages     []abi.Stage
 		want       string
 	}{
 		{name: "the module reads the environment", module: []string{"pod", "container_envs"}, want: "container_envs"},
@@ -50,8 +51,8 @@ func TestLack(t *testing.T) {
 		{name: "the configuration says that it reads an annotation", configured: []string{"container_annotations[a]"}, want: "container_annotations"},
 		{name: "the configuration says that it does not read them", module: []string{"container_envs"}, configured: []string{"pod_annotations"}},
 		{name: "it reads something else", module: []string{"pod_annotations", "container"}},
-		{name: "it is not asked about containers", module: []string{"container_envs"}, levels: []hookmsg.Level{hookmsg.LevelQOS, hookmsg.LevelPod}},
-		{name: "it is asked at a creation", module: []string{"container_envs"}, stages: []hookmsg.Stage{hookmsg.PreCreateContainer}},
+		{name: "it is not asked about containers", module: []string{"container_envs"}, levels: []abi.Level{abi.LevelQOS, abi.LevelPod}},
+		{name: "it is asked at a creation", module: []string{"container_envs"}, stages: []abi.Stage{abi.PreCreateContainer}},
 		{name: "it says nothing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -77,7 +78,7 @@ func TestLack(t *testing.T) {
 	sees := func() string {
 		t.Helper()
 		req := script(map[string]string{"p": "sees"})
-		req.Level, req.ContainerEnvs = hookmsg.LevelContainer, []hookmsg.Env{{Name: "A", Value: "1"}}
+		req.Level, req.ContainerEnvs = abi.LevelContainer, []hookmsg.Env{{Name: "A", Value: "1"}}
 		d, err := e.Decide(t.Context(), req)
 		if err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 )
@@ -81,7 +82,7 @@ func (p *plugin) compatible(d *hookmsg.Decision, earlier []part) error {
 		return nil
 	}
 	both := &hookmsg.Resources{CPUBurstUS: burst, CFSQuotaUS: quota}
-	if err := errors.Join(cgroup.Validate(both, hookmsg.LevelContainer)...); err != nil {
+	if err := errors.Join(cgroup.Validate(both, abi.LevelContainer)...); err != nil {
 		return &DecisionError{Plugin: p.Name(), Err: err}
 	}
 	return nil

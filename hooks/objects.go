@@ -11,10 +11,6 @@ import (
 	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
-// GrantObjects lets a guest get and list the objects named by PluginConfig.Objects. Those imply the
-// grant.
-const GrantObjects = lookup.Grant
-
 // nodeObject is an object of a node. JSON is nil if there is none.
 type nodeObject struct {
 	name   string

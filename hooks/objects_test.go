@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
@@ -25,7 +26,7 @@ func TestObjectsOfTheNode(t *testing.T) {
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Module: host.ModuleConfig{Source: source}}, Objects: granted}}})
 	decide := func(ask string) (string, error) {
 		d, err := e.Decide(t.Context(), &hookmsg.Request{
-			Stage: hookmsg.Reconcile, Level: hookmsg.LevelPod, Pod: hookmsg.PodMeta{Namespace: "shop", Name: "web", UID: "u1"}, PodAnnotations: map[string]string{"get": ask},
+			Stage: abi.Reconcile, Level: abi.LevelPod, Pod: hookmsg.PodMeta{Namespace: "shop", Name: "web", UID: "u1"}, PodAnnotations: map[string]string{"get": ask},
 		})
 		if err != nil || d.Fields() == 0 {
 			return "nothing", err

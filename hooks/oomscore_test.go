@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 )
@@ -64,14 +65,14 @@ func TestIdleQOSClasses(t *testing.T) {
 		name    string
 		granted bool
 		idle    string
-		level   hookmsg.Level
+		level   abi.Level
 		refused bool
 	}{
-		{"a class", false, "1", hookmsg.LevelQOS, true},
-		{"a class, granted", true, "1", hookmsg.LevelQOS, false},
-		{"a class that is not", false, "0", hookmsg.LevelQOS, false},
-		{"a pod", false, "1", hookmsg.LevelPod, false},
-		{"a container", false, "1", hookmsg.LevelContainer, false},
+		{"a class", false, "1", abi.LevelQOS, true},
+		{"a class, granted", true, "1", abi.LevelQOS, false},
+		{"a class that is not", false, "0", abi.LevelQOS, false},
+		{"a pod", false, "1", abi.LevelPod, false},
+		{"a container", false, "1", abi.LevelContainer, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := plugin(t, "p", scripted)

@@ -15,16 +15,16 @@ import (
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/internal/objects/lookup"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 // plugin is a loaded plugin with the engine's data about it.
 type plugin struct {
 	*host.Plugin
 	order  int
-	stages set[hookmsg.Stage]
-	levels set[hookmsg.Level]
+	stages set[abi.Stage]
+	levels set[abi.Level]
 	policy host.FailurePolicy
 
 	selector selector
@@ -85,8 +85,8 @@ const defaultTimeout = 500 * time.Millisecond
 
 func (p *plugin) load(ctx context.Context, rt *host.Runtime, cfg host.Config) (err error) {
 	p.runtime, p.cfg = rt, cfg
-	if len(p.resources) != 0 && !slices.Contains(cfg.Grants, GrantObjects) {
-		cfg.Grants = append(slices.Clone(cfg.Grants), GrantObjects)
+	if len(p.resources) != 0 && !slices.Contains(cfg.Grants, host.GrantObjects) {
+		cfg.Grants = append(slices.Clone(cfg.Grants), host.GrantObjects)
 	}
 	p.instances = cfg.Limits.Instances
 	p.Plugin, err = rt.Load(ctx, cfg, host.Adapter{
@@ -207,7 +207,7 @@ type exchange struct {
 
 var imports = []host.Import{
 	host.ToGuest(abi.KindHook.Module(), "request", func(inst *host.Instance) []byte {
-		inst.Confidential(confidential.HookRequest, 0, false)
+		inst.Confidential(wire.ShapeHookRequest, 0, false)
 		return inst.State().(*exchange).request
 	}),
 	host.FromGuest(abi.KindHook.Module(), "decision", func(inst *host.Instance, data []byte) {
@@ -222,7 +222,7 @@ var imports = []host.Import{
 // µs.
 type cached struct {
 	encoded  []byte
-	level    hookmsg.Level
+	level    abi.Level
 	decision *hookmsg.Decision
 }
 
@@ -252,7 +252,7 @@ func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookmsg.Req
 	defer inst.Release()
 	reads := p.reads(inst)
 	if req.Node == nil && p.audit == nil && p.declares(inst).NeedsNode() {
-		return nil, fmt.Errorf("plugin %q: %w", p.Name(), ErrNodeUnknown)
+		return nil, fmt.Errorf("plugin %q: %w", p.Name(), errNodeUnknown)
 	}
 	if encoded.of == nil || !encoded.of.Equal(reads) {
 		encoded.bytes, encoded.of = reads.AppendRequest(encoded.bytes[:0], req), reads
@@ -316,7 +316,7 @@ func (p *plugin) checkGrants(ctx context.Context, req *hookmsg.Request, d *hookm
 }
 
 // parse returns the decision written by the guest of an instance, validated in itself.
-func (p *plugin) parse(x *exchange, level hookmsg.Level) (*hookmsg.Decision, error) {
+func (p *plugin) parse(x *exchange, level abi.Level) (*hookmsg.Decision, error) {
 	c := &x.cache[maphash.Bytes(cacheSeed, x.decision)%uint64(len(x.cache))]
 	if c.decision != nil && c.level == level && bytes.Equal(c.encoded, x.decision) {
 		return c.decision, nil
@@ -347,7 +347,7 @@ func (p *plugin) checkOwners(d *hookmsg.Decision) error {
 	}
 	for _, q := range p.foreign {
 		if field := q.owns.inside(d); field != "" {
-			return &OwnerError{Field: field, Plugins: [2]string{q.Name(), p.Name()}}
+			return &ownerError{Field: field, Plugins: [2]string{q.Name(), p.Name()}}
 		}
 	}
 	return nil

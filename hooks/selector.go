@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
@@ -16,7 +17,7 @@ type Selector struct {
 	// Namespaces are the namespaces of the pods.
 	Namespaces []string `json:"namespaces,omitempty"`
 	// QOSClasses are the pods' classes, or the classes themselves.
-	QOSClasses []hookmsg.QOSClass `json:"qosClasses,omitempty"`
+	QOSClasses []abi.QOSClass `json:"qosClasses,omitempty"`
 	// Labels is a selector on the pods' labels in the syntax of kubectl: "tier in (batch, offline),
 	// !pinned".
 	Labels string `json:"labels,omitempty"`
@@ -25,7 +26,7 @@ type Selector struct {
 // selector is a parsed Selector.
 type selector struct {
 	namespaces []string
-	classes    set[hookmsg.QOSClass]
+	classes    set[abi.QOSClass]
 	labels     labels.Selector // nil matches everything.
 }
 
@@ -33,7 +34,7 @@ func (s *Selector) parse() (selector, error) {
 	parsed := selector{namespaces: s.Namespaces}
 	var errs []error
 	for _, q := range s.QOSClasses {
-		if q <= 0 || q > hookmsg.QOSBestEffort {
+		if q <= 0 || q > abi.QOSBestEffort {
 			errs = append(errs, fmt.Errorf("selector: QoS class %d is not known", int32(q)))
 			continue
 		}
@@ -55,7 +56,7 @@ func (s *selector) matches(req *hookmsg.Request) bool {
 	if !s.classes.has(req.QOSClass) {
 		return false
 	}
-	if req.Level == hookmsg.LevelQOS {
+	if req.Level == abi.LevelQOS {
 		return true
 	}
 	if len(s.namespaces) != 0 && !slices.Contains(s.namespaces, req.Pod.Namespace) {
@@ -65,11 +66,11 @@ func (s *selector) matches(req *hookmsg.Request) bool {
 }
 
 // disjoint reports whether no request can match both. It ignores labels, of which nothing is known.
-func (s *selector) disjoint(t *selector, levels set[hookmsg.Level]) bool {
+func (s *selector) disjoint(t *selector, levels set[abi.Level]) bool {
 	if s.classes != 0 && t.classes != 0 && s.classes&t.classes == 0 {
 		return true
 	}
-	if levels.has(hookmsg.LevelQOS) || len(s.namespaces) == 0 || len(t.namespaces) == 0 {
+	if levels.has(abi.LevelQOS) || len(s.namespaces) == 0 || len(t.namespaces) == 0 {
 		return false
 	}
 	return !slices.ContainsFunc(s.namespaces, func(n string) bool { return slices.Contains(t.namespaces, n) })

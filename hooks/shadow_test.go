@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
@@ -41,13 +42,13 @@ func TestShadowOfAHook(t *testing.T) {
 			}
 		}
 	}
-	for n, class := range []hookmsg.QOSClass{hookmsg.QOSBestEffort, hookmsg.QOSBurstable, hookmsg.QOSGuaranteed, hookmsg.QOSBurstable} {
+	for n, class := range []abi.QOSClass{abi.QOSBestEffort, abi.QOSBurstable, abi.QOSGuaranteed, abi.QOSBurstable} {
 		await("running", func(s shadow.Status) bool { return s.State == shadow.Running })
-		d, err := e.Decide(t.Context(), &hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: class, CgroupParent: "kubepods"})
+		d, err := e.Decide(t.Context(), &hookmsg.Request{Stage: abi.Reconcile, Level: abi.LevelQOS, QOSClass: class, CgroupParent: "kubepods"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if class == hookmsg.QOSBurstable && d.Fields() != 0 {
+		if class == abi.QOSBurstable && d.Fields() != 0 {
 			t.Errorf("the decision of the shadow counts: %v", d.Fields())
 		}
 		await("a call", func(s shadow.Status) bool { return s.Compared+s.Failed+s.Uncompared > uint64(n) })
@@ -117,7 +118,7 @@ func TestShadowOfAHookFromARegistry(t *testing.T) {
 		if status := e.Shadow("p").Status(); status.State != shadow.Stopped || status.Reason == "" {
 			t.Errorf("the shadow is %+v", status)
 		}
-		if _, err := e.Decide(t.Context(), &hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: hookmsg.QOSBestEffort, CgroupParent: "kubepods"}); err != nil {
+		if _, err := e.Decide(t.Context(), &hookmsg.Request{Stage: abi.Reconcile, Level: abi.LevelQOS, QOSClass: abi.QOSBestEffort, CgroupParent: "kubepods"}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -158,7 +159,7 @@ func TestShadowOfAHookIsPromoted(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := e.Decide(t.Context(), &hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: hookmsg.QOSBestEffort, CgroupParent: "kubepods"}); err != nil {
+		if _, err := e.Decide(t.Context(), &hookmsg.Request{Stage: abi.Reconcile, Level: abi.LevelQOS, QOSClass: abi.QOSBestEffort, CgroupParent: "kubepods"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Millisecond)

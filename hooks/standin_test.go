@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
@@ -28,7 +29,7 @@ func TestStandIns(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "plugin.wasm")
 			away := hooks.PluginConfig{
 				Config: host.Config{Name: "away", Module: host.ModuleConfig{File: file}, Args: []string{"away"}}, FailurePolicy: policy,
-				Levels: []hookmsg.Level{hookmsg.LevelContainer}, DecisionGrants: grants(), Owns: []string{"cpuset_cpus"},
+				Levels: []abi.Level{abi.LevelContainer}, DecisionGrants: grants(), Owns: []string{"cpuset_cpus"},
 			}
 			cfg := hooks.Config{Plugins: []hooks.PluginConfig{plugin(t, "there", scripted), away}}
 			if _, err := hooks.NewEngine(t.Context(), runtime, cfg); !errors.Is(err, os.ErrNotExist) {
@@ -54,7 +55,7 @@ func TestStandIns(t *testing.T) {
 			if cause := hooks.CauseOf(err); err != nil && cause != "unavailable" {
 				t.Errorf("the cause is %s", cause)
 			}
-			pod := &hookmsg.Request{Stage: hookmsg.PreRunPodSandbox, Level: hookmsg.LevelPod, Pod: req.Pod, PodAnnotations: req.PodAnnotations}
+			pod := &hookmsg.Request{Stage: abi.PreRunPodSandbox, Level: abi.LevelPod, Pod: req.Pod, PodAnnotations: req.PodAnnotations}
 			if d, err := e.Decide(t.Context(), pod); err != nil || *d.Resources.CPUShares != 300 {
 				t.Errorf("a request of the other plugin alone: %v", err)
 			}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/cut"
@@ -16,8 +17,8 @@ import (
 // Subject is a QoS class, a pod or a container that plugins were asked about, with their
 // standing decisions.
 type Subject struct {
-	Level    hookmsg.Level
-	QOSClass hookmsg.QOSClass
+	Level    abi.Level
+	QOSClass abi.QOSClass
 	Pod      hookmsg.PodMeta
 	// Container is the zero value for a class and a pod. Its ID is empty until the runtime assigns
 	// one.
@@ -63,7 +64,7 @@ type Failure struct {
 	Policy host.FailurePolicy
 	// Refused is set if the request failed because of it.
 	Refused bool
-	Stage   hookmsg.Stage
+	Stage   abi.Stage
 	// Cause is one of [CauseOf], and Message the error without confidential values.
 	Cause, Message string
 	// Since and Last are the first and the last of Count failures without a decision in between.
@@ -115,7 +116,7 @@ func (s *standing) at(req *hookmsg.Request) *Subject {
 	if req.QOSClass != 0 {
 		of.QOSClass = req.QOSClass
 	}
-	if req.Container.ID != "" || req.Stage == hookmsg.PreCreateContainer {
+	if req.Container.ID != "" || req.Stage == abi.PreCreateContainer {
 		of.Container.ID = req.Container.ID
 	}
 	of.Container.Name = req.Container.Name
@@ -154,8 +155,8 @@ func (e *Engine) decided(req *hookmsg.Request, parts []part, failed []string) {
 		return
 	}
 	// Only a creation decides more than resources, and it resets the settings.
-	created := req.Level == hookmsg.LevelContainer && req.Stage == hookmsg.PreCreateContainer
-	whole := created || req.Stage == hookmsg.Reconcile || req.Level != hookmsg.LevelContainer
+	created := req.Level == abi.LevelContainer && req.Stage == abi.PreCreateContainer
+	whole := created || req.Stage == abi.Reconcile || req.Level != abi.LevelContainer
 	for i := range of.Settings {
 		of.Settings[i].seen = false
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
@@ -24,10 +25,10 @@ func TestStandingDecisions(t *testing.T) {
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{first, second}})
 	// ask decides at a stage by a script for each plugin, and returns what stands, "plugin name value".
 	var since map[string]time.Time
-	ask := func(stage hookmsg.Stage, id string, scripts ...string) (stands []string, failures []hooks.Failure) {
+	ask := func(stage abi.Stage, id string, scripts ...string) (stands []string, failures []hooks.Failure) {
 		t.Helper()
 		req := &hookmsg.Request{
-			Stage: stage, Level: hookmsg.LevelContainer, QOSClass: hookmsg.QOSBurstable, Pod: hookmsg.PodMeta{Namespace: "shop", Name: "web", UID: "u1"},
+			Stage: stage, Level: abi.LevelContainer, QOSClass: abi.QOSBurstable, Pod: hookmsg.PodMeta{Namespace: "shop", Name: "web", UID: "u1"},
 			Container: hookmsg.ContainerMeta{Name: "nginx", ID: id}, PodAnnotations: map[string]string{"first": scripts[0], "second": scripts[1]},
 			ContainerEnvs: []hookmsg.Env{{Name: "TOKEN", Value: "hunter2hunter2"}},
 		}
@@ -55,38 +56,38 @@ func TestStandingDecisions(t *testing.T) {
 			t.Errorf("%s: %s", what, diff)
 		}
 	}
-	got, _ := ask(hookmsg.PreCreateContainer, "c1", "cpu_shares 300\nenv A hunter2hunter2\nannotation a b", "cpuset_cpus 0-3\nunified io.weight \"100\"")
+	got, _ := ask(abi.PreCreateContainer, "c1", "cpu_shares 300\nenv A hunter2hunter2\nannotation a b", "cpuset_cpus 0-3\nunified io.weight \"100\"")
 	begun := since
 	same("a creation", got, []string{"first cpu_shares 300", "second cpuset_cpus 0-3", "second unified[io.weight] 100", "first container_annotations[a]", "first container_envs[A]"})
-	got, _ = ask(hookmsg.PostStartContainer, "c1", "cpu_shares 300", "cfs_quota_us 5000\nenv B 1")
+	got, _ = ask(abi.PostStartContainer, "c1", "cpu_shares 300", "cfs_quota_us 5000\nenv B 1")
 	same("what a later event adds", got, []string{"first cpu_shares 300", "second cfs_quota_us 5000", "second cpuset_cpus 0-3", "second unified[io.weight] 100", "first container_annotations[a]", "first container_envs[A]"})
 	if since["cpu_shares"] != begun["cpu_shares"] || !since["cfs_quota_us"].After(begun["cpu_shares"]) {
 		t.Errorf("decided since %v, before since %v", since, begun)
 	}
-	got, _ = ask(hookmsg.Reconcile, "c1", "cpu_shares 400", "cpuset_cpus 0-3")
+	got, _ = ask(abi.Reconcile, "c1", "cpu_shares 400", "cpuset_cpus 0-3")
 	same("a list of what runs", got, []string{"first cpu_shares 400", "second cpuset_cpus 0-3", "first container_annotations[a]", "first container_envs[A]"})
 	if since["cpu_shares"] == begun["cpu_shares"] || since["cpuset_cpus"] != begun["cpuset_cpus"] {
 		t.Errorf("decided since %v, before since %v", since, begun)
 	}
-	got, failures := ask(hookmsg.Reconcile, "c1", "cpu_shares 400", "error no hunter2hunter2")
+	got, failures := ask(abi.Reconcile, "c1", "cpu_shares 400", "error no hunter2hunter2")
 	same("a decision that is kept", got, []string{"first cpu_shares 400", "second cpuset_cpus 0-3", "first container_annotations[a]", "first container_envs[A]"})
-	want := []hooks.Failure{{Plugin: "second", Policy: host.KeepLast, Stage: hookmsg.Reconcile, Cause: "status", Message: `plugin "second": hook returned Error: no xxxxxxxxxxxxxx`, Count: 1}}
+	want := []hooks.Failure{{Plugin: "second", Policy: host.KeepLast, Stage: abi.Reconcile, Cause: "status", Message: `plugin "second": hook returned Error: no xxxxxxxxxxxxxx`, Count: 1}}
 	if diff := cmp.Diff(want, failures, cmpopts.IgnoreTypes(time.Time{})); diff != "" {
 		t.Error(diff)
 	}
-	got, failures = ask(hookmsg.PreUpdateContainerResources, "c1", "error refused", "")
+	got, failures = ask(abi.PreUpdateContainerResources, "c1", "error refused", "")
 	same("an update that is refused", got, []string{"first cpu_shares 400", "second cpuset_cpus 0-3", "first container_annotations[a]", "first container_envs[A]"})
-	want = append(want, hooks.Failure{Plugin: "first", Policy: host.Fail, Refused: true, Stage: hookmsg.PreUpdateContainerResources, Cause: "status", Message: `plugin "first": hook returned Error: refused`, Count: 1})
+	want = append(want, hooks.Failure{Plugin: "first", Policy: host.Fail, Refused: true, Stage: abi.PreUpdateContainerResources, Cause: "status", Message: `plugin "first": hook returned Error: refused`, Count: 1})
 	if diff := cmp.Diff(want, failures, cmpopts.IgnoreTypes(time.Time{})); diff != "" {
 		t.Error(diff)
 	}
-	got, failures = ask(hookmsg.PreCreateContainer, "c2", "core_sched_group xhunter2hunter2", "unified cpu.hunter2hunter2 \"hunter2h\"")
+	got, failures = ask(abi.PreCreateContainer, "c2", "core_sched_group xhunter2hunter2", "unified cpu.hunter2hunter2 \"hunter2h\"")
 	same("the container that replaces it", got, []string{"first core_sched_group xxxxxxxxxxxxxxx", "second unified[cpu.xxxxxxxxxxxxxx] xxxxxxxx"})
 	if failures != nil {
 		t.Errorf("failures are %v", failures)
 	}
 	// The other of that name ends.
-	e.Decide(t.Context(), &hookmsg.Request{Stage: hookmsg.PostStopContainer, Level: hookmsg.LevelContainer, Pod: hookmsg.PodMeta{UID: "u1"}, Container: hookmsg.ContainerMeta{Name: "nginx", ID: "c1"}})
+	e.Decide(t.Context(), &hookmsg.Request{Stage: abi.PostStopContainer, Level: abi.LevelContainer, Pod: hookmsg.PodMeta{UID: "u1"}, Container: hookmsg.ContainerMeta{Name: "nginx", ID: "c1"}})
 	if n := len(e.Subjects(ofPods)); n != 1 {
 		t.Errorf("there are %d subjects, want 1", n)
 	}
@@ -100,7 +101,7 @@ func TestStandingDecisions(t *testing.T) {
 func TestStandingDecisionsAreBounded(t *testing.T) {
 	p := plugin(t, "p", scripted)
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{p}})
-	req := &hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelPod, Pod: hookmsg.PodMeta{Namespace: "shop", Name: "web", UID: "u1"}}
+	req := &hookmsg.Request{Stage: abi.Reconcile, Level: abi.LevelPod, Pod: hookmsg.PodMeta{Namespace: "shop", Name: "web", UID: "u1"}}
 	script := "cpu_shares 300\n"
 	for i := range 64 {
 		script += fmt.Sprintf("unified misc.%d \"%s\"\n", i, strings.Repeat("x", 2000))

@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 )
@@ -22,7 +23,7 @@ const (
 )
 
 // invalid returns all mistakes in the decision, nil if there are none.
-func invalid(d *hookmsg.Decision, level hookmsg.Level) []error {
+func invalid(d *hookmsg.Decision, level abi.Level) []error {
 	errs := cgroup.Validate(d.Resources, level)
 	if configures(d) {
 		errs = append(errs, invalidConfiguration(d)...)

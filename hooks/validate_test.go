@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
@@ -33,7 +34,7 @@ func TestHostileDecisions(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			got := ""
-			if err := errors.Join(invalid(test.d, hookmsg.LevelContainer)...); err != nil {
+			if err := errors.Join(invalid(test.d, abi.LevelContainer)...); err != nil {
 				got = err.Error()
 			}
 			if (got == "") != (test.want == "") || !strings.Contains(got, test.want) || len(got) > 8000 {

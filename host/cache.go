@@ -160,7 +160,7 @@ func readModule(f *os.File, key moduleKey) (*cachedModule, error) {
 	text := headerOfFile + lengths[0] + lengths[1] + lengths[2] + lengths[3]
 	m := &cachedModule{file: f, dataAt: nextPage(text), codeSize: int(lengths[5])}
 	m.codeAt = m.dataAt + lengths[4]
-	if m.codeAt+lengths[5] != stat.Size() || m.codeAt > 4*MaxModuleBytes || lengths[4]%pageSize != 0 {
+	if m.codeAt+lengths[5] != stat.Size() || m.codeAt > 4*wasmbin.MaxModuleBytes || lengths[4]%pageSize != 0 {
 		return nil, errModuleFile
 	}
 	all := make([]byte, m.codeAt)

@@ -100,7 +100,7 @@ func (c *GuestConfig) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// The grants that every host knows. A guest may import the WASI functions for
+// The grants that adapters share. A guest may import the WASI functions for
 // time and random numbers without them, and gets fakes: a clock that advances by
 // a nanosecond with each instruction, the same random numbers in each instance.
 const (
@@ -110,6 +110,9 @@ const (
 	// numbers that a guest draws while it starts are in the snapshot, and so the
 	// same for all instances.
 	GrantRandom = "random"
+	// GrantObjects lets a guest get and list the objects named in the configuration of its plugin,
+	// which imply the grant. Adapters have the host functions.
+	GrantObjects = "objects"
 )
 
 // validate returns every mistake of the configuration. known are the names of all

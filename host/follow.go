@@ -70,7 +70,7 @@ const DefaultFollowInterval = 30 * time.Second
 //
 // A module is skipped if it is the last that apply accepted or refused: a broken module is tried
 // once, not at every check. One that did not fit into memory, by [ErrMemory], is tried again. The module of a [ConditionalSource] is not fetched as long as its
-// revision is the same. A [Keeper] is notified of each module that apply accepts.
+// revision is the same. A source that keeps modules is notified of each module that apply accepts.
 //
 // It is an error to follow a source that needs a digest: a pinned module does
 // not change.

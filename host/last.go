@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/kubewasm/kubewasm/internal/diskcache"
+	"github.com/kubewasm/kubewasm/internal/loading"
 )
 
 // lastModules is a directory with the modules that were loaded last, for the next start of a
@@ -121,7 +122,7 @@ func (p *Plugin) keepLast(source Source, module []byte, digest string) {
 	}
 	key := p.lastKey()
 	switch p.source.(type) {
-	case Keeper, bytesSource:
+	case loading.Keeper, bytesSource:
 		key = ""
 	}
 	if source.String() != p.source.String() {
@@ -139,7 +140,7 @@ func (p *Plugin) last(ctx context.Context, refused string) bool {
 		return false
 	}
 	fetch := func(ctx context.Context) ([]byte, error) {
-		keeper, ok := p.source.(Keeper)
+		keeper, ok := p.source.(loading.Keeper)
 		switch {
 		case ok && refused == "": // Fetch has tried it.
 			return nil, os.ErrNotExist

@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// ErrMappings is the error of a module that is not loaded, or of an instance that is not made,
+// errMappings is the error of a module that is not loaded, or of an instance that is not made,
 // because the process nearly has the maximum number of memory mappings. The machine code and the
 // memories of guests are mappings, and Go's runtime needs mappings too: it ends the process if it
 // gets none.
-var ErrMappings = errors.New("no memory mappings left")
+var errMappings = errors.New("no memory mappings left")
 
 const (
 	// moduleMappings is the number of mappings of a module beside its pieces: machine code, its
@@ -58,7 +58,7 @@ func (rt *Runtime) Mappings() (used, most int) {
 // reserve returns the number of mappings that are reserved for others.
 func (m *mappings) reserve() int64 { return min(max(m.most/8, reservedMappings), m.most/2) }
 
-// take counts n more mappings. It returns an [ErrMappings] if they would be reserved ones. Mappings
+// take counts n more mappings. It returns an errMappings if they would be reserved ones. Mappings
 // that no longer exist are discovered when the limit is near.
 func (m *mappings) take(n int64) error {
 	if m.most == 0 {
@@ -73,7 +73,7 @@ func (m *mappings) take(n int64) error {
 			return nil // The number is unknown, as in a sandbox without /proc.
 		}
 		if m.used = used; used+n > most {
-			return fmt.Errorf("%w: the process has %d of the %d allowed by vm.max_map_count, of which %d are reserved; raise it, or load fewer plugins", ErrMappings, used, m.most, m.reserve())
+			return fmt.Errorf("%w: the process has %d of the %d allowed by vm.max_map_count, of which %d are reserved; raise it, or load fewer plugins", errMappings, used, m.most, m.reserve())
 		}
 	}
 	m.used += n

@@ -65,14 +65,14 @@ func TestAProcessWithoutMappingsLivesOn(t *testing.T) {
 	if now, _ := rt.Mappings(); now < used+2*n {
 		t.Fatalf("the process has %d mappings, want %d", now, used+2*n)
 	}
-	if _, err := load("spins"); !errors.Is(err, ErrMappings) {
+	if _, err := load("spins"); !errors.Is(err, errMappings) {
 		t.Errorf("another module: %v", err)
 	}
 	first, err := p.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Fresh(t.Context()); !errors.Is(err, ErrMappings) {
+	if _, err := p.Fresh(t.Context()); !errors.Is(err, errMappings) {
 		t.Errorf("another instance: %v", err)
 	}
 	first.Release()

@@ -24,7 +24,7 @@ func TestMappingsAreTakenFromWhatIsLeft(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			m := &mappings{most: most}
 			m.count = func() (int64, error) { return test.has + m.pieces, nil }
-			if err := m.take(moduleMappings); errors.Is(err, ErrMappings) != test.refused {
+			if err := m.take(moduleMappings); errors.Is(err, errMappings) != test.refused {
 				t.Errorf("take: %v", err)
 			}
 			var pieces []int64

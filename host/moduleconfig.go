@@ -32,7 +32,7 @@ type ModuleConfig struct {
 	// checked before the module is parsed, after at most 64 MiB were decompressed.
 	SHA256 string `json:"sha256,omitempty"`
 	// Compiled grants compiled forms of the module, by their SHA-256 in hexadecimal: machine code
-	// for a platform that a [CompiledSource] has beside the module. It is not compiled again, is
+	// for a platform that a source has beside the module. It is not compiled again, is
 	// trusted like the code of the host, and runs without bounds: grant only forms compiled by
 	// those who build the host. It goes into [RuntimeConfig.CacheDir]. A granted form that cannot
 	// be used costs a compilation and a line in the log. Empty means that none is read.

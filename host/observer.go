@@ -3,6 +3,8 @@ package host
 import (
 	"context"
 	"time"
+
+	"github.com/kubewasm/kubewasm/internal/loading"
 )
 
 // Observer receives the events of plugins; metrics and traces are observers. A
@@ -13,6 +15,8 @@ import (
 //   - The methods run on the goroutine that causes the event, and several at the same time: they
 //     must be quick and safe for that.
 //   - They must not call the plugin.
+//   - An Observer with a method Shadowed(plugin, result string) also receives the results of shadows,
+//     and one with Skipped(plugin, function string) the calls that an adapter did not make.
 type Observer interface {
 	// Called receives a call that has ended. ctx is the caller's.
 	Called(ctx context.Context, c CallEvent)
@@ -29,25 +33,6 @@ type Observer interface {
 	// Restarted is called for an instance that was reset from the snapshot or,
 	// if that failed, replaced.
 	Restarted(plugin string, replaced bool)
-}
-
-// ShadowObserver is an [Observer] that also receives the events of shadows, see package shadow of
-// host.
-type ShadowObserver interface {
-	Observer
-	// Shadowed receives the result of a call that a shadow was to repeat. "same" and "different"
-	// are results of comparisons. "asked" is a call in which the candidate called a host function
-	// that the serving version did not call. "failed" is a call in which only the candidate failed.
-	// "dropped" is a call for which there was no room.
-	Shadowed(plugin, result string)
-}
-
-// SkipObserver is an [Observer] that also receives the calls that an adapter did not make.
-type SkipObserver interface {
-	Observer
-	// Skipped is called for each call of a function that was not made because the guest had failed
-	// before, in the same scheduling cycle or event or for the same object.
-	Skipped(plugin, function string)
 }
 
 // Observers returns an Observer that calls each of observers, in their order.
@@ -85,7 +70,7 @@ func (l observerList) Built(ctx context.Context, b BuildEvent) {
 
 func (l observerList) Shadowed(plugin, result string) {
 	for _, o := range l {
-		if s, ok := o.(ShadowObserver); ok {
+		if s, ok := o.(loading.ShadowObserver); ok {
 			s.Shadowed(plugin, result)
 		}
 	}
@@ -93,7 +78,7 @@ func (l observerList) Shadowed(plugin, result string) {
 
 func (l observerList) Skipped(plugin, function string) {
 	for _, o := range l {
-		if s, ok := o.(SkipObserver); ok {
+		if s, ok := o.(loading.SkipObserver); ok {
 			s.Skipped(plugin, function)
 		}
 	}

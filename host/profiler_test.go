@@ -19,6 +19,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/profile"
+	"github.com/kubewasm/kubewasm/internal/symbols"
 )
 
 // fuelOfCalls observes the fuel of each call.
@@ -224,8 +225,8 @@ func TestTopAndDiff(t *testing.T) {
 	if got := old.Top(1); len(got) != 1 || got[0].Function != "b" {
 		t.Errorf("the first is %v", got)
 	}
-	changes := profile.Diff(old, &profile.Profile{Samples: []profile.Sample{path(5, 0, c, a), path(3, 64, a), path(9, 0, b, a)}})
-	if diff := cmp.Diff([]profile.Change{
+	changes := symbols.Diff(old, &profile.Profile{Samples: []profile.Sample{path(5, 0, c, a), path(3, 64, a), path(9, 0, b, a)}})
+	if diff := cmp.Diff([]symbols.Change{
 		{Function: "c", Old: profile.Cost{Function: "c"}, New: profile.Cost{Function: "c", Flat: 5, Cumulative: 5}},
 		{Function: "b", Old: profile.Cost{Function: "b", Flat: 7, Cumulative: 7}, New: profile.Cost{Function: "b", Flat: 9, Cumulative: 9}},
 	}, changes); diff != "" {

@@ -12,6 +12,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/internal/recording"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 // recorder is a recorder that plugins of a Runtime share.
@@ -212,8 +213,8 @@ func (i *Instance) Confided() bool { return i.stain.Sealed() }
 // of its fields. It takes some nanoseconds unless the call is recorded.
 func (i *Instance) ConfidentialObject(object interface{ Kind() string }, part uint32) {
 	rule := i.Rule()
-	if kind := object.Kind(); i.tape != nil || rule.Extended() || rule.Seals(confidential.AnyGroup, kind) {
-		i.Confidential(rule.ShapeOf(confidential.AnyGroup, kind), part, false)
+	if kind := object.Kind(); i.tape != nil || rule.Extended() || rule.Seals(wire.AnyGroup, kind) {
+		i.Confidential(rule.ShapeOf(wire.AnyGroup, kind), part, false)
 	}
 }
 
@@ -222,10 +223,10 @@ func (i *Instance) ConfidentialObject(object interface{ Kind() string }, part ui
 func (i *Instance) ConfidentialText(object interface{ Kind() string }) {
 	rule := i.Rule()
 	switch kind := object.Kind(); {
-	case rule.Seals(confidential.AnyGroup, kind):
-		i.Confidential(confidential.Whole, 0, false)
+	case rule.Seals(wire.AnyGroup, kind):
+		i.Confidential(wire.ShapeWhole, 0, false)
 	case i.tape != nil:
-		i.Confidential(confidential.Text, 0, false)
+		i.Confidential(wire.ShapeText, 0, false)
 	}
 }
 

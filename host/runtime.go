@@ -86,7 +86,7 @@ type RuntimeConfig struct {
 	// KeepModules lets a plugin begin with the module that it loaded last, in this process or an
 	// earlier one, if its source is away or holds a module that is refused: it is [Stale] until the
 	// source has one that can be loaded. Modules from files, URLs and objects are kept in CacheDir,
-	// in up to a quarter of CacheBytes in addition; a [Keeper] keeps its own. It is for servers,
+	// in up to a quarter of CacheBytes in addition; a registry with a cache keeps its own. It is for servers,
 	// and not for tools, whose users want to see the error.
 	KeepModules bool
 	// MemoryBytes is the maximum linear memory of the instances of all plugins and their snapshots

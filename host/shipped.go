@@ -14,21 +14,10 @@ import (
 	"strings"
 
 	"github.com/kubewasm/kubewasm/internal/diskcache"
+	"github.com/kubewasm/kubewasm/internal/loading"
 )
 
-// CompiledSource is a Source that may have its module in compiled form as well, as
-// [Precompile] returns it. The form is read only where [ModuleConfig.Compiled] grants it. A [File]
-// is one: the form lies beside the module, under the name of [CompiledFile].
-type CompiledSource interface {
-	Source
-	// FetchCompiled returns the compiled form of the module for a platform, such as "linux/amd64".
-	// A source with several forms returns one whose SHA-256 is among sha256, in hexadecimal. The
-	// error is fs.ErrNotExist if there is none. The caller does not change the bytes, and trusts
-	// them only by their digest.
-	FetchCompiled(ctx context.Context, platform string, sha256 []string) ([]byte, error)
-}
-
-// Platform is that of the process, as [CompiledSource] names it.
+// Platform is that of the process, as compiled forms name it.
 const Platform = runtime.GOOS + "/" + runtime.GOARCH
 
 // CompiledFile returns the name of the file with the compiled form of a module in a file, such
@@ -37,7 +26,7 @@ func CompiledFile(module, platform string) string {
 	return module + "." + strings.ReplaceAll(platform, "/", "-")
 }
 
-// FetchCompiled implements [CompiledSource].
+// FetchCompiled implements loading.CompiledSource.
 func (s fileSource) FetchCompiled(ctx context.Context, platform string, _ []string) ([]byte, error) {
 	return fileSource(CompiledFile(string(s), platform)).Fetch(ctx)
 }
@@ -175,7 +164,7 @@ func (p *Plugin) shipping(source Source) func(context.Context) ([]byte, error) {
 		return nil
 	}
 	return func(ctx context.Context) ([]byte, error) {
-		from, ok := source.(CompiledSource)
+		from, ok := source.(loading.CompiledSource)
 		if !ok {
 			return nil, fmt.Errorf("source %s has none", source)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/internal/loading"
 )
 
 // shippingSource is a module with its compiled form.
@@ -196,14 +197,14 @@ func TestSourceWithoutCompiledForms(t *testing.T) {
 func TestCompiledFiles(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "zone.wasm")
-	source := File(file).(CompiledSource)
-	if _, err := source.FetchCompiled(t.Context(), "linux/amd64", nil); !errors.Is(err, fs.ErrNotExist) {
+	source := File(file)
+	if _, err := source.(loading.CompiledSource).FetchCompiled(t.Context(), "linux/amd64", nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the error is %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "zone.wasm.linux-amd64"), []byte("form"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := source.FetchCompiled(t.Context(), "linux/amd64", nil); err != nil || string(got) != "form" {
+	if got, err := source.(loading.CompiledSource).FetchCompiled(t.Context(), "linux/amd64", nil); err != nil || string(got) != "form" {
 		t.Errorf("the form is %q, error %v", got, err)
 	}
 	cfg := Config{Name: "zone", Module: ModuleConfig{Source: source, Compiled: []string{strings.Repeat("0", 64), "12", "x"}}}

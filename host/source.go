@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/kubewasm/kubewasm/internal/loading"
+	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
 // Source provides the bytes of a module. Implementations are safe for use by several goroutines. A
-// source may also be a [Watcher], a [Checker] and a [Keeper].
+// source may also be a [Watcher] and a [Checker].
 type Source interface {
 	// Fetch returns the module. The caller does not change the bytes.
 	Fetch(ctx context.Context) ([]byte, error)
@@ -27,24 +30,11 @@ type Checker interface {
 	Check(sha256 string) error
 }
 
-// Keeper is a Source that has the module even while its origin is unavailable, as the source of a
-// registry with a cache does. It is notified of the loaded module, so that a later one that was
-// refused does not replace it.
-type Keeper interface {
-	Source
-	// Keep records that a fetched module is in use. sha256 is its digest in lower-case hexadecimal.
-	Keep(sha256 string)
-	// Kept returns the last module of which Keep was notified, in this process or an earlier one,
-	// if it is still acceptable. With RuntimeConfig.KeepModules, [Runtime.Load] falls back to it
-	// from a module that it refuses.
-	Kept(ctx context.Context) ([]byte, error)
-}
-
-// Keep notifies a source, if it is a [Keeper], that one of its modules is in use. [Runtime.Load],
+// Keep notifies a source, if it keeps modules, that one of its modules is in use. [Runtime.Load],
 // [Plugin.Swap] and [Follow] call it. Only callers of Source.Fetch that load the module need to
 // call it. sha256 is the digest of the module in lower-case hexadecimal.
 func Keep(source Source, sha256 string) {
-	if k, ok := source.(Keeper); ok {
+	if k, ok := source.(loading.Keeper); ok {
 		k.Keep(sha256)
 	}
 }
@@ -59,9 +49,6 @@ func checkSource(source Source, sha256 string) error {
 	}
 	return nil
 }
-
-// MaxModuleBytes is the size of the largest module that a Source hands over.
-const MaxModuleBytes = 256 << 20
 
 // maxUnpackedBytes is the size of the largest module that is stored compressed.
 const maxUnpackedBytes = 64 << 20
@@ -95,8 +82,8 @@ func Bytes(module []byte) Source { return bytesSource(module) }
 type bytesSource []byte
 
 func (s bytesSource) Fetch(context.Context) ([]byte, error) {
-	if len(s) > MaxModuleBytes {
-		return nil, fmt.Errorf("module has %d bytes, more than %d", len(s), MaxModuleBytes)
+	if len(s) > wasmbin.MaxModuleBytes {
+		return nil, fmt.Errorf("module has %d bytes, more than %d", len(s), wasmbin.MaxModuleBytes)
 	}
 	return unpack(s)
 }
@@ -133,7 +120,7 @@ func (s fileSource) Fetch(ctx context.Context) ([]byte, error) {
 	return unpack(module)
 }
 
-// readModuleFile reads a file of at most MaxModuleBytes.
+// readModuleFile reads a file of at most wasmbin.MaxModuleBytes.
 func readModuleFile(ctx context.Context, s string) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -146,8 +133,8 @@ func readModuleFile(ctx context.Context, s string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("read %s: mode is %s, want a regular file", s, info.Mode())
 	}
-	if info.Size() > MaxModuleBytes {
-		return nil, fmt.Errorf("read %s: file has %d bytes, more than %d", s, info.Size(), MaxModuleBytes)
+	if info.Size() > wasmbin.MaxModuleBytes {
+		return nil, fmt.Errorf("read %s: file has %d bytes, more than %d", s, info.Size(), wasmbin.MaxModuleBytes)
 	}
 	f, err := os.Open(s)
 	if err != nil {
@@ -157,11 +144,11 @@ func readModuleFile(ctx context.Context, s string) ([]byte, error) {
 	// The file may have grown since. With room for all of it no memory is allocated and freed on
 	// the way, which would be four times as much.
 	module := bytes.NewBuffer(make([]byte, 0, info.Size()+bytes.MinRead))
-	if _, err := module.ReadFrom(io.LimitReader(f, MaxModuleBytes+1)); err != nil {
+	if _, err := module.ReadFrom(io.LimitReader(f, wasmbin.MaxModuleBytes+1)); err != nil {
 		return nil, err
 	}
-	if module.Len() > MaxModuleBytes {
-		return nil, fmt.Errorf("read %s: file has more than %d bytes", s, MaxModuleBytes)
+	if module.Len() > wasmbin.MaxModuleBytes {
+		return nil, fmt.Errorf("read %s: file has more than %d bytes", s, wasmbin.MaxModuleBytes)
 	}
 	return module.Bytes(), nil
 }

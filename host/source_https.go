@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/internal/publicerr"
+	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
 // HTTPSOptions bound a download. The zero value is the default.
@@ -23,7 +24,7 @@ type HTTPSOptions struct {
 	// Timeout is the maximum duration of a fetch, from the first connection to the last byte.
 	// Default 30 s.
 	Timeout time.Duration
-	// MaxBytes is the size of the largest accepted module. Default, and at most, MaxModuleBytes.
+	// MaxBytes is the size of the largest accepted module. Default, and at most, 256 MiB.
 	MaxBytes int64
 }
 
@@ -46,7 +47,7 @@ func HTTPS(rawURL string, opts HTTPSOptions) Source {
 		s.timeout = 30 * time.Second
 	}
 	if s.maxBytes == 0 {
-		s.maxBytes = MaxModuleBytes
+		s.maxBytes = wasmbin.MaxModuleBytes
 	}
 	if s.url, s.err = url.Parse(rawURL); s.err != nil {
 		// A text that cannot be parsed may contain a password anywhere.
@@ -89,8 +90,8 @@ func (s *httpsSource) checkOptions() error {
 	if s.timeout < 0 {
 		errs = append(errs, fmt.Errorf("source %s: timeout is %s, less than 0", s, s.timeout))
 	}
-	if s.maxBytes < 0 || s.maxBytes > MaxModuleBytes {
-		errs = append(errs, fmt.Errorf("source %s: maxBytes is %d, want 1 to %d", s, s.maxBytes, MaxModuleBytes))
+	if s.maxBytes < 0 || s.maxBytes > wasmbin.MaxModuleBytes {
+		errs = append(errs, fmt.Errorf("source %s: maxBytes is %d, want 1 to %d", s, s.maxBytes, wasmbin.MaxModuleBytes))
 	}
 	return errors.Join(errs...)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
 // serve starts a TLS server whose certificate its client trusts.
@@ -87,7 +88,7 @@ func TestHTTPS(t *testing.T) {
 		"no host":                         {url: "https:///module", wantErr: "host is missing"},
 		"no URL":                          {url: "https://%zz", wantErr: "URL cannot be parsed"},
 		"negative limit":                  {url: server.URL, maxBytes: -1, wantErr: "maxBytes is -1"},
-		"limit above that of the host":    {url: server.URL, maxBytes: host.MaxModuleBytes + 1, wantErr: "maxBytes is 268435457, want 1 to 268435456"},
+		"limit above that of the host":    {url: server.URL, maxBytes: wasmbin.MaxModuleBytes + 1, wantErr: "maxBytes is 268435457, want 1 to 268435456"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

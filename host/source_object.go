@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/kubewasm/kubewasm/internal/publicerr"
+	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
 // ObjectGetter reads ConfigMaps or Secrets. A client-go clientset becomes one in
@@ -95,8 +96,8 @@ func (s objectKey) Fetch(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("get %s: %w", s, err)
 	}
-	if len(module) > MaxModuleBytes {
-		return nil, fmt.Errorf("get %s: module has %d bytes, more than %d", s, len(module), MaxModuleBytes)
+	if len(module) > wasmbin.MaxModuleBytes {
+		return nil, fmt.Errorf("get %s: module has %d bytes, more than %d", s, len(module), wasmbin.MaxModuleBytes)
 	}
 	return module, nil
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
 func TestSourceFile(t *testing.T) {
@@ -19,7 +20,7 @@ func TestSourceFile(t *testing.T) {
 	write(t, path("module"), "content")
 	link(t, "module", path("link"))
 	write(t, path("large"), "")
-	if err := os.Truncate(path("large"), host.MaxModuleBytes+1); err != nil {
+	if err := os.Truncate(path("large"), wasmbin.MaxModuleBytes+1); err != nil {
 		t.Fatal(err)
 	}
 	tests := map[string]struct{ path, want, wantErr string }{

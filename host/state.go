@@ -164,15 +164,15 @@ func (p *Plugin) unavailable(reason error) *version {
 // not be taken out of service by its source. The zero value waits for the default time.
 type Readiness struct {
 	// Timeout is the longest time for which plugins without a version keep the program from being
-	// ready, from the first call of Ready. Default [DefaultReadyTimeout].
+	// ready, from the first call of Ready. Default 10 minutes.
 	Timeout time.Duration
 
 	begun atomic.Pointer[time.Time]
 	ready atomic.Bool
 }
 
-// DefaultReadyTimeout is the default of Readiness.Timeout.
-const DefaultReadyTimeout = 10 * time.Minute
+// defaultReadyTimeout is the default of Readiness.Timeout.
+const defaultReadyTimeout = 10 * time.Minute
 
 // Ready returns unavailable, the joined reasons of the plugins without a version in service, until
 // it was nil once or the timeout has passed. Then it always returns nil.
@@ -182,7 +182,7 @@ func (r *Readiness) Ready(unavailable error) error {
 	}
 	now := time.Now()
 	r.begun.CompareAndSwap(nil, &now)
-	if unavailable == nil || time.Since(*r.begun.Load()) >= cmp.Or(r.Timeout, DefaultReadyTimeout) {
+	if unavailable == nil || time.Since(*r.begun.Load()) >= cmp.Or(r.Timeout, defaultReadyTimeout) {
 		r.ready.Store(true)
 		return nil
 	}

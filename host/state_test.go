@@ -328,11 +328,11 @@ func TestReadiness(t *testing.T) {
 			{0, away, away, away, away},
 			{30 * time.Second, away, away, away, away},
 			{30 * time.Second, away, away, away, nil},
-			{host.DefaultReadyTimeout - 2*time.Minute, away, away, away, nil},
+			{8 * time.Minute, away, away, away, nil},
 			{time.Minute, away, nil, nil, nil},
 		} {
 			time.Sleep(step.after)
-			if step.after == host.DefaultReadyTimeout-2*time.Minute {
+			if step.after == 8*time.Minute {
 				if err := served.Ready(nil); err != nil {
 					t.Error(err)
 				}

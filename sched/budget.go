@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/loading"
 )
 
 // The framework calls a plugin once for each node, each candidate and each pending Pod, so the
@@ -20,8 +21,8 @@ import (
 // calls and remembers its first failure. A call under the lock of the scheduling queue has a
 // separate deadline, and a failure counts for the rest of its event.
 
-// DefaultCycleFuel is the default of PluginConfig.CycleFuel: about half a second of a guest's work.
-const DefaultCycleFuel = 1_000_000_000
+// defaultCycleFuel is the default of PluginConfig.CycleFuel: about half a second of a guest's work.
+const defaultCycleFuel = 1_000_000_000
 
 // cheapCall is the fuel of a call of Filter or Score, some 30 us, below which it is not counted:
 // goroutines would wait for the counter.
@@ -207,7 +208,7 @@ func (p *Plugin) over(c *Cycle, f abi.Function, neutral *Status) (*Status, bool)
 
 // skipped counts a call that was not made.
 func (p *Plugin) skipped(f abi.Function) {
-	if o, ok := p.observer.(host.SkipObserver); ok {
+	if o, ok := p.observer.(loading.SkipObserver); ok {
 		o.Skipped(p.label, f.String())
 	}
 }

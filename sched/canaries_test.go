@@ -54,7 +54,7 @@ func TestRecordingsOfCyclesTellNoSecrets(t *testing.T) {
 			}
 			cfg := sched.PluginConfig{Objects: []host.ObjectGrant{{Resource: "v1/secrets"}}, Config: host.Config{
 				Name: "parrot", Module: host.ModuleConfig{File: file}, Limits: host.Limits{Instances: 1},
-				Grants: []string{sched.GrantWaitingPods, sched.GrantEvents, sched.GrantObjects},
+				Grants: []string{sched.GrantWaitingPods, sched.GrantEvents, host.GrantObjects},
 				Record: &record.Config{Path: r.Dir, QueueBytes: 1 << 30, MaxBytes: 8 << 30},
 			}}
 			if odd {

@@ -55,7 +55,7 @@ func loadGated(t *testing.T, limits host.Limits, policy host.FailurePolicy) *gat
 	}
 	limits.Instances = 1
 	g.Plugin, err = sched.Load(t.Context(), rt, sched.PluginConfig{Objects: []host.ObjectGrant{{Resource: "v1/configmaps"}}, FailurePolicy: policy, Config: host.Config{
-		Name: "gated", Module: host.ModuleConfig{File: "testdata/gated.wasm"}, Limits: limits, Grants: []string{sched.GrantObjects},
+		Name: "gated", Module: host.ModuleConfig{File: "testdata/gated.wasm"}, Limits: limits, Grants: []string{host.GrantObjects},
 	}}, framework.Of(g.handle))
 	if err != nil {
 		t.Fatal(err)

@@ -28,9 +28,6 @@ const (
 	// GrantWaitingPods lets a guest see, allow and reject the Pods that wait in
 	// Permit. It allows in its own name only.
 	GrantWaitingPods = "waiting-pods"
-	// GrantObjects lets a guest get and list the objects named in PluginConfig.Objects, which imply
-	// it.
-	GrantObjects = lookup.Grant
 )
 
 // errNoHandle ends the call of a guest that uses the scheduler when there is none.

@@ -42,7 +42,7 @@ func keeping(t *testing.T, handle *framework.Handle, does, times, bytes uint32, 
 	limits.Instances = 1
 	p, err := sched.Load(t.Context(), rt, sched.PluginConfig{Objects: []host.ObjectGrant{{Resource: "v1/configmaps"}}, Config: host.Config{
 		Name: "keeping", Module: host.ModuleConfig{File: "testdata/keeps.wasm"}, GuestConfig: config, Limits: limits,
-		Grants: []string{sched.GrantWaitingPods, sched.GrantEvents, sched.GrantObjects},
+		Grants: []string{sched.GrantWaitingPods, sched.GrantEvents, host.GrantObjects},
 	}}, framework.Of(handle))
 	if err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ type PluginConfig struct {
 	// Config is the module with its guestConfig, args, grants, limits, reset and circuitBreaker. A
 	// followed module is replaced between two scheduling cycles. The name is that of the plugin and
 	// stands elsewhere in KubeSchedulerConfiguration. Grants may be GrantEvents, GrantWaitingPods
-	// and GrantObjects beside those of host. Limits.Instances is the number of nodes that are
+	// beside those of host. Limits.Instances is the number of nodes that are
 	// filtered or scored at the same time. Limits.HeldInstances is for guests of
 	// kube-scheduler-wasm-extension: the number of Pods that may be bound, or wait for that, at the
 	// same time, plus one that is scheduled. Each has a separate instance from Reserve to PostBind
@@ -46,7 +46,7 @@ type PluginConfig struct {
 	// all, 1 for warnings, 2 for errors, 3 for none of them. Whatever this value is, such a guest
 	// logs nothing that the program's logger would drop; it asks once, when it starts.
 	LogSeverity int32 `json:"logSeverity,omitempty"`
-	// Objects are the objects that a guest may get and list; they imply GrantObjects. The scheduler
+	// Objects are the objects that a guest may get and list; they imply [host.GrantObjects]. The scheduler
 	// must be allowed to watch their resources.
 	Objects []host.ObjectGrant `json:"objects,omitempty"`
 	// Reads are the fields of Pods and Nodes that the guest gets, such as
@@ -61,7 +61,7 @@ type PluginConfig struct {
 	// are logged at level debug, and shared results are counted, see [host.Observer].
 	DisableResultSharing bool `json:"disableResultSharing,omitempty"`
 	// CycleFuel is the fuel that all calls of one scheduling cycle may use, preemption included:
-	// when it is used up the cycle has failed. Default [DefaultCycleFuel], about half a second; a
+	// when it is used up the cycle has failed. Default 1,000,000,000, about half a second; a
 	// cycle over 5,000 nodes takes a twentieth. After the first failure of a cycle its guest is not
 	// called again in it.
 	CycleFuel int64 `json:"cycleFuel,omitempty"`

@@ -48,7 +48,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		observer:  cfg.Observer,
 		config:    cfg.GuestConfig,
 		closed:    make(chan struct{}),
-		cycleFuel: cmp.Or(cfg.CycleFuel, DefaultCycleFuel), queueTimeout: cmp.Or(cfg.QueueTimeout, defaultQueueTimeout),
+		cycleFuel: cmp.Or(cfg.CycleFuel, defaultCycleFuel), queueTimeout: cmp.Or(cfg.QueueTimeout, defaultQueueTimeout),
 		// The framework cancels a Filter's context as soon as enough nodes were
 		// found, and takes an error for a failure of the whole cycle. A call that
 		// has begun therefore ends by its own limits only.
@@ -73,8 +73,8 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		NewState: func() any { return &instance{} }, Confidential: confide,
 	}
 	guestCfg := cfg.Config
-	if len(cfg.Objects) != 0 && !slices.Contains(cfg.Grants, GrantObjects) {
-		guestCfg.Grants = append(slices.Clone(cfg.Grants), GrantObjects)
+	if len(cfg.Objects) != 0 && !slices.Contains(cfg.Grants, host.GrantObjects) {
+		guestCfg.Grants = append(slices.Clone(cfg.Grants), host.GrantObjects)
 	}
 	if err := errors.Join(mistakes, cfg.validate(rt)); err != nil {
 		all := []error{fmt.Errorf("plugin %q: arguments: %w", cfg.Name, err), adapter.Validate(&guestCfg)}

@@ -49,7 +49,7 @@ func loadCarrying(t *testing.T, change func(*host.Config)) *carrying {
 	}
 	cfg := host.Config{
 		Name: "carried", Module: host.ModuleConfig{File: file}, Limits: host.Limits{Instances: 1},
-		Grants: []string{sched.GrantWaitingPods, sched.GrantEvents, sched.GrantObjects},
+		Grants: []string{sched.GrantWaitingPods, sched.GrantEvents, host.GrantObjects},
 	}
 	change(&cfg)
 	c.Plugin, err = sched.Load(t.Context(), rt, sched.PluginConfig{Objects: []host.ObjectGrant{{Resource: "v1/configmaps"}}, Config: cfg}, framework.Of(c.handle))

@@ -267,7 +267,7 @@ func TestAdmission(t *testing.T) {
 func TestConversions(t *testing.T) {
 	run(t, "admission", func(t *testing.T, rt *host.Runtime, guest string) {
 		p, err := admission.Load(t.Context(), rt, admission.PluginConfig{
-			Config:   host.Config{Name: "guest", Module: host.ModuleConfig{File: guest}, Grants: []string{admission.GrantObjects}, Limits: host.Limits{Instances: 1}},
+			Config:   host.Config{Name: "guest", Module: host.ModuleConfig{File: guest}, Grants: []string{host.GrantObjects}, Limits: host.Limits{Instances: 1}},
 			Converts: []metav1.GroupKind{{Group: "example.com", Kind: "Widget"}},
 		})
 		if err != nil {
@@ -407,7 +407,7 @@ func TestHook(t *testing.T) {
 				}
 				decision, err := engine.Decide(t.Context(), &hookmsg.Request{
 					Node:  node,
-					Stage: hookmsg.PreCreateContainer, Level: hookmsg.LevelContainer,
+					Stage: abi.PreCreateContainer, Level: abi.LevelContainer,
 					Pod: hookmsg.PodMeta{Namespace: "default", Name: pod.Name, UID: "1"}, Container: hookmsg.ContainerMeta{Name: "c"},
 					PodLabels: pod.Labels, PodAnnotations: pod.Annotations,
 				})

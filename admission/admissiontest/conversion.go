@@ -14,6 +14,7 @@ import (
 	"github.com/kubewasm/kubewasm/guest/admission"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/manifest"
+	"github.com/kubewasm/kubewasm/internal/nativehost"
 )
 
 // Convert converts the object in manifest, YAML or JSON with apiVersion and kind, to the apiVersion
@@ -35,7 +36,7 @@ func (a *Plugin) Convert(t testing.TB, manifest, desired string) (string, error)
 		if gvk.GroupVersion() == gv {
 			return canonical(t, object), nil
 		}
-		converted, err := admission.RunConversion(converter, admission.NewConversion(object, desired))
+		converted, err := nativehost.Guests.Convert(converter, object, desired)
 		if err != nil {
 			return "", err
 		}
@@ -94,7 +95,7 @@ var anyKind = metav1.GroupKind{Group: "any.invalid", Kind: "Any"}
 
 func converts(cfg host.Config, kind metav1.GroupKind) adapter.PluginConfig {
 	// A plugin that also decides may look objects up outside of conversions.
-	cfg.Grants = append(slices.Clone(cfg.Grants), adapter.GrantObjects)
+	cfg.Grants = append(slices.Clone(cfg.Grants), host.GrantObjects)
 	return adapter.PluginConfig{Config: cfg, Converts: []metav1.GroupKind{kind}}
 }
 

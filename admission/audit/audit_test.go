@@ -358,7 +358,7 @@ func TestSkippedPolicies(t *testing.T) {
 	match := func(operation admissionregistrationv1.OperationType, group, resource string) func(*admission.PluginConfig) {
 		return func(c *admission.PluginConfig) { c.Match.Rules = rules(operation, group, resource) }
 	}
-	unavailable, err := admission.Unavailable("lost", admission.PolicyRules{}, false, os.ErrNotExist)
+	unavailable, err := standIns.Unavailable("lost", admission.PolicyRules{}, false, os.ErrNotExist)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,7 +370,7 @@ func TestSkippedPolicies(t *testing.T) {
 	a := auditor(t, cluster(t, s), nil,
 		scripted(t, "all", match("*", "*", "*")), scripted(t, "updates", match("UPDATE", "", "pods")), scripted(t, "deletes", match("DELETE", "", "pods")),
 		scripted(t, "subresource", match("CREATE", "", "pods/eviction")), scripted(t, "absent", match("CREATE", "apps", "deployments")),
-		scripted(t, "nothing", func(c *admission.PluginConfig) { c.Match.Rules = nil }), admission.Disabled(scripted(t, "disabled", nil)), unavailable)
+		scripted(t, "nothing", func(c *admission.PluginConfig) { c.Match.Rules = nil }), standIns.Disabled(scripted(t, "disabled", nil)), unavailable)
 	got := map[string]string{}
 	for _, p := range run(t, a).Policies {
 		got[p.Name] = p.Skipped + p.Error

@@ -13,9 +13,13 @@ import (
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/audit"
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/testkit/listserver"
 )
+
+// standIns makes the policies that represent others.
+var standIns = policy.StandInsOf[admission.Policy, admission.PolicyRules]()
 
 func given(objects ...string) iter.Seq2[audit.Object, error] {
 	return func(yield func(audit.Object, error) bool) {
@@ -62,7 +66,7 @@ func TestReview(t *testing.T) {
 }
 
 func TestWriteTable(t *testing.T) {
-	a := auditor(t, nil, nil, scripted(t, "p", nil), admission.Disabled(scripted(t, "off", nil)))
+	a := auditor(t, nil, nil, scripted(t, "p", nil), standIns.Disabled(scripted(t, "off", nil)))
 	result, err := a.Review(t.Context(), given(`{"metadata":{"namespace":"shop","name":"web","annotations":{"deny":"no\nteam\u001b[2J"}}}`))
 	if err != nil {
 		t.Fatal(err)

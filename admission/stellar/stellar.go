@@ -15,8 +15,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/policyjson"
 )
 
-// Name is the name of the dialect.
-const Name = "stellar"
+// name is the name of the dialect.
+const name = "stellar"
 
 const module = "env"
 
@@ -37,8 +37,8 @@ const validate host.ExportIndex = 0
 // New returns the dialect. It is configured by nothing.
 func New() *dialect.Dialect {
 	return &dialect.Dialect{
-		Name:   Name,
-		Member: Name,
+		Name:   name,
+		Member: name,
 		Detect: func(m *host.Module) bool {
 			return m.Import(module, "read_input") != "" || m.Import(module, "write_output") != "" ||
 				m.Import(module, "get_input_len") != "" || m.Import(module, "log_message") != ""
@@ -120,7 +120,7 @@ const minusOne = uint64(0xffffffff)
 func ask(ctx context.Context, inst host.DialectInstance, req *dialect.Request) (dialect.Verdict, error) {
 	e := exchangeOf(inst.Instance)
 	defer func() { *e = exchange{} }()
-	e.input = req.Body(Name, func() []byte { return input(req) })
+	e.input = req.Body(name, func() []byte { return input(req) })
 	code, err := inst.CallExport(ctx, validate)
 	if err != nil {
 		return dialect.Verdict{}, err

@@ -156,7 +156,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.server.Name, s.server.Addr, s.server.Listener = "webhook server", cmp.Or(c.Addr, defaultAddr), c.Listener
 	s.server.MaxConnections, s.server.DrainDelay, s.server.DrainTimeout = c.MaxConnections, c.DrainDelay, c.DrainTimeout
-	s.server.WriteTimeout, s.server.Logger, s.server.Handler = admission.MaxTimeout+10*time.Second, c.Logger, s.Handler()
+	s.server.WriteTimeout, s.server.Logger, s.server.Handler = serving.MaxTimeout+10*time.Second, c.Logger, s.Handler()
 	return s.server.Run(ctx)
 }
 

@@ -29,9 +29,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/admission/webhook"
 	"github.com/kubewasm/kubewasm/admission/webhook/admissionmetrics"
 )
+
+// standIns makes the policies that represent others.
+var standIns = policy.StandInsOf[admission.Policy, admission.PolicyRules]()
 
 // pair is a certificate with its key.
 type pair struct {
@@ -209,7 +213,7 @@ func messageOf(t *testing.T, answer string) string {
 
 func unavailable(t *testing.T, name string, mutates bool, observer admission.Observer) admission.Policy {
 	t.Helper()
-	p, err := admission.Unavailable(name, admission.PolicyRules{Observer: observer}, mutates, context.Canceled)
+	p, err := standIns.Unavailable(name, admission.PolicyRules{Observer: observer}, mutates, context.Canceled)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
@@ -62,7 +63,7 @@ type refusalKey struct {
 
 type refusal struct {
 	refusalKey
-	stage   hookmsg.Stage
+	stage   abi.Stage
 	message string
 	at      time.Time
 }
@@ -105,9 +106,9 @@ func newEvents(cfg apiserver.Config, node string, logger *slog.Logger) (*events,
 }
 
 // refusable reports whether an error at a stage stops the runtime.
-func refusable(stage hookmsg.Stage) bool {
+func refusable(stage abi.Stage) bool {
 	switch stage {
-	case hookmsg.PreRunPodSandbox, hookmsg.PreCreateContainer, hookmsg.PreStartContainer, hookmsg.PreUpdateContainerResources:
+	case abi.PreRunPodSandbox, abi.PreCreateContainer, abi.PreStartContainer, abi.PreUpdateContainerResources:
 		return true
 	}
 	return false
@@ -225,7 +226,7 @@ func (r *refusal) what() string {
 	if r.container != "" {
 		subject = fmt.Sprintf("container %q", cut.Text(r.container, 200))
 	}
-	if r.stage == hookmsg.PreUpdateContainerResources {
+	if r.stage == abi.PreUpdateContainerResources {
 		return "an update of the resources of " + subject
 	}
 	return subject

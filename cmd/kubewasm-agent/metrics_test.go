@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/internal/testkit/metricspage"
@@ -59,11 +60,11 @@ plugins:
 			t.Error(err)
 		}
 	})
-	req := &hookmsg.Request{Stage: hookmsg.PreRunPodSandbox, Level: hookmsg.LevelPod, QOSClass: hookmsg.QOSBestEffort, Pod: hookmsg.PodMeta{Namespace: "shop", Name: "web", UID: "u1"}}
+	req := &hookmsg.Request{Stage: abi.PreRunPodSandbox, Level: abi.LevelPod, QOSClass: abi.QOSBestEffort, Pod: hookmsg.PodMeta{Namespace: "shop", Name: "web", UID: "u1"}}
 	if _, err := a.engine.Decide(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}
-	a.state.Put(cgroup.Target{Cgroup: "kubepods/podg", PodUID: "g", Level: hookmsg.LevelPod, Resources: &hookmsg.Resources{CPUBvt: new(int64(2))}})
+	a.state.Put(cgroup.Target{Cgroup: "kubepods/podg", PodUID: "g", Level: abi.LevelPod, Resources: &hookmsg.Resources{CPUBvt: new(int64(2))}})
 	a.enforcer.Enforce(t.Context())
 	return a
 }

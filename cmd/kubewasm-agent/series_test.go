@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 )
@@ -46,20 +47,20 @@ func TestSeries(t *testing.T) {
 			}
 			_, a := configured(t, text, slog.New(slog.DiscardHandler))
 			// Each event of a runtime about each class, as a node has them in a day.
-			for stage := hookmsg.PreRunPodSandbox; stage.Known(); stage++ {
-				for level := hookmsg.LevelQOS; level.Known(); level++ {
-					for class := hookmsg.QOSGuaranteed; class <= hookmsg.QOSBestEffort; class++ {
+			for stage := abi.PreRunPodSandbox; stage.Known(); stage++ {
+				for level := abi.LevelQOS; level.Known(); level++ {
+					for class := abi.QOSGuaranteed; class <= abi.QOSBestEffort; class++ {
 						req := &hookmsg.Request{Stage: stage, Level: level, QOSClass: class}
-						if level != hookmsg.LevelQOS {
+						if level != abi.LevelQOS {
 							req.Pod = hookmsg.PodMeta{Namespace: "shop", Name: "web", UID: "u1"}
 						}
-						if level == hookmsg.LevelContainer {
+						if level == abi.LevelContainer {
 							req.Container = hookmsg.ContainerMeta{Name: "nginx", ID: "c1"}
 						}
 						if _, err := a.engine.Decide(t.Context(), req); err != nil {
 							t.Fatal(err)
 						}
-						if stage != hookmsg.PreCreateContainer {
+						if stage != abi.PreCreateContainer {
 							continue
 						}
 						late, cancel := context.WithCancel(t.Context())
@@ -69,7 +70,7 @@ func TestSeries(t *testing.T) {
 				}
 			}
 			// What the four decide on the pods of a node.
-			a.state.Put(cgroup.Target{Cgroup: "kubepods/podg", PodUID: "g", Level: hookmsg.LevelPod, Resources: &hookmsg.Resources{
+			a.state.Put(cgroup.Target{Cgroup: "kubepods/podg", PodUID: "g", Level: abi.LevelPod, Resources: &hookmsg.Resources{
 				CPUBvt: new(int64(2)), CPUShares: new(int64(300)), CFSQuotaUS: new(int64(5000)), CPUSetCPUs: new("0-1"), MemoryLimitBytes: new(int64(4096)),
 			}})
 			a.enforcer.Enforce(t.Context())

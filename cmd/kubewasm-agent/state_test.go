@@ -25,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/runtime/hookstate"
 	"github.com/kubewasm/kubewasm/internal/apiserver"
@@ -201,13 +202,13 @@ func TestARefusalIsAnEvent(t *testing.T) {
 		tree(t), filepath.Join(t.TempDir(), "hook.sock"), api.URL, token, api.caFile, guest,
 	), slog.New(slog.NewTextHandler(&log, nil)))
 	e := a.modes[0].(*events)
-	request := func(stage hookmsg.Stage, script string) *hookmsg.Request {
+	request := func(stage abi.Stage, script string) *hookmsg.Request {
 		return &hookmsg.Request{
-			Stage: stage, Level: hookmsg.LevelContainer, Pod: hookmsg.PodMeta{Namespace: "shop", Name: "web", UID: "u1"}, Container: hookmsg.ContainerMeta{Name: "nginx", ID: "c1"},
+			Stage: stage, Level: abi.LevelContainer, Pod: hookmsg.PodMeta{Namespace: "shop", Name: "web", UID: "u1"}, Container: hookmsg.ContainerMeta{Name: "nginx", ID: "c1"},
 			PodAnnotations: map[string]string{"p": script}, ContainerEnvs: []hookmsg.Env{{Name: "TOKEN", Value: "hunter2hunter2"}},
 		}
 	}
-	refuse := func(stage hookmsg.Stage, script string) {
+	refuse := func(stage abi.Stage, script string) {
 		t.Helper()
 		if _, err := a.engine.Decide(t.Context(), request(stage, script)); err == nil {
 			t.Fatal("it is not refused")
@@ -216,13 +217,13 @@ func TestARefusalIsAnEvent(t *testing.T) {
 
 	// Nothing takes them: the decisions do not wait.
 	for range queuedEvents + 3 {
-		refuse(hookmsg.PreCreateContainer, "error no room for hunter2hunter2")
+		refuse(abi.PreCreateContainer, "error no room for hunter2hunter2")
 	}
 	if n := e.dropped.Load(); n != 3 {
 		t.Errorf("%d were dropped, want 3", n)
 	}
 	// At these stages a runtime goes on.
-	for _, stage := range []hookmsg.Stage{hookmsg.Reconcile, hookmsg.PostStopContainer} {
+	for _, stage := range []abi.Stage{abi.Reconcile, abi.PostStopContainer} {
 		refuse(stage, "error x")
 	}
 	if n := e.dropped.Load(); n != 3 {

@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/kubewarden/policyserver"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/program"
 	"github.com/kubewasm/kubewasm/internal/publicerr"
+	"github.com/kubewasm/kubewasm/internal/serving"
 	"github.com/kubewasm/kubewasm/internal/statusz"
 )
 
@@ -54,7 +54,7 @@ func (r refusals) Evaluated(ctx context.Context, e *policyserver.Evaluated) {
 	if e.Response == nil || e.Response.Allowed || e.Origin == "audit" {
 		return
 	}
-	event := statusz.Event{Time: e.Start, Plugin: e.Policy, Event: admission.DeniedMessage}
+	event := statusz.Event{Time: e.Start, Plugin: e.Policy, Event: serving.DeniedMessage}
 	if q := e.Request; q != nil {
 		event.User = q.UserInfo.Username
 		event.Object = strings.Join([]string{string(q.Operation), q.Kind.Kind, strings.Trim(q.Namespace+"/"+q.Name, "/")}, " ")

@@ -19,6 +19,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/serving"
 )
 
 // server answers GETs of objects by their paths, 404 for others, and hands out what is posted.
@@ -140,14 +141,14 @@ func TestEventsTellOfDenials(t *testing.T) {
 	lines := &denials{Handler: slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})}
 	logger := slog.New(lines).With("policy", "owner")
 	denied := []any{"kind", "Pod", "group", "", "namespace", "shop", "name", "web", "operation", "CREATE", "user", "kim", "message", "no team"}
-	logger.Info(admission.DeniedMessage, denied...) // Events are not on.
+	logger.Info(serving.DeniedMessage, denied...) // Events are not on.
 	stop, err := lines.writeEvents(cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stop()
 	logger.Info("another line", denied...)
-	logger.Info(admission.DeniedMessage, denied...)
+	logger.Info(serving.DeniedMessage, denied...)
 	got := <-events
 	if got.path != "/api/v1/namespaces/shop/events" || got.event.InvolvedObject.Name != "web" || got.event.Reason != "DeniedByPolicy" || got.event.Type != corev1.EventTypeWarning ||
 		got.event.Message != "policy owner denied CREATE of the Pod by kim: no team" {
@@ -155,7 +156,7 @@ func TestEventsTellOfDenials(t *testing.T) {
 	}
 	nameless := append([]any{}, denied...)
 	nameless[7] = ""
-	logger.Info(admission.DeniedMessage, nameless...)
+	logger.Info(serving.DeniedMessage, nameless...)
 	if got := <-events; got.path != "/api/v1/namespaces/shop/events" || got.event.InvolvedObject.Kind != "Namespace" || got.event.InvolvedObject.Name != "shop" {
 		t.Errorf("got %+v", got)
 	}

@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/internal/cut"
+	"github.com/kubewasm/kubewasm/internal/serving"
 )
 
 // denials is a log that also writes an Event for each denial. The line of a denial has what an
@@ -59,7 +59,7 @@ func (d *denials) Enabled(ctx context.Context, level slog.Level) bool {
 
 // Handle implements [slog.Handler].
 func (d *denials) Handle(ctx context.Context, r slog.Record) error {
-	if recorder := d.root().recorder.Load(); recorder != nil && r.Message == admission.DeniedMessage {
+	if recorder := d.root().recorder.Load(); recorder != nil && r.Message == serving.DeniedMessage {
 		d.event(*recorder, r)
 	}
 	if !d.Handler.Enabled(ctx, r.Level) {

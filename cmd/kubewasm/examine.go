@@ -570,7 +570,7 @@ func (try *trying) policy(ctx context.Context, rt *host.Runtime, cfg host.Config
 	if err != nil {
 		return nil, err
 	}
-	granted := cluster != nil || slices.Contains(cfg.Grants, admission.GrantObjects)
+	granted := cluster != nil || slices.Contains(cfg.Grants, host.GrantObjects)
 	if cluster == nil {
 		named := &manifest.Objects{}
 		if objects != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/nearest"
+	"github.com/kubewasm/kubewasm/internal/wasmbin"
 	"github.com/kubewasm/kubewasm/internal/wasmlayer"
 )
 
@@ -363,7 +364,7 @@ func readModule(file string) ([]byte, error) {
 	if err != nil || !bytes.HasPrefix(module, []byte{0x1f, 0x8b}) {
 		return module, err
 	}
-	if module, err = wasmlayer.Unpack(module, host.MaxModuleBytes); err != nil {
+	if module, err = wasmlayer.Unpack(module, wasmbin.MaxModuleBytes); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return module, nil

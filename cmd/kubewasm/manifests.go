@@ -203,7 +203,7 @@ func (m *manifesting) place(p *placed, arg, name string) error {
 		p.file = path.Join(cmp.Or(m.manifestsFlags.modules, m.component.modules), p.name+".wasm")
 	}
 	for _, grant := range p.Grants {
-		if grant == lookup.Grant {
+		if grant == host.GrantObjects {
 			p.looks = true
 			continue
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/profile"
 	"github.com/kubewasm/kubewasm/internal/foreign"
+	"github.com/kubewasm/kubewasm/internal/symbols"
 )
 
 // profileModule is the command profile.
@@ -143,13 +144,13 @@ type difference struct {
 	Old       costs            `json:"old"`
 	New       costs            `json:"new"`
 	Increase  string           `json:"increase"`
-	Functions []profile.Change `json:"functions"`
+	Functions []symbols.Change `json:"functions"`
 }
 
 // printDiff prints the cost of a new version beside that of an old one. The error is errRefused if
 // it exceeds that of the old one by more than the share most, in percent; less than 0 allows any.
 func (t *tool) printDiff(before, after *profile.Profile, top int, printed *output, most float64) error {
-	d := difference{Old: costsOf(before), New: costsOf(after), Functions: profile.Diff(before, after)}
+	d := difference{Old: costsOf(before), New: costsOf(after), Functions: symbols.Diff(before, after)}
 	d.Increase = signed(d.New.Fuel-d.Old.Fuel, d.Old.Fuel)
 	if top > 0 && len(d.Functions) > top {
 		d.Functions = d.Functions[:top]

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/framework"
 	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 	"github.com/kubewasm/kubewasm/sched"
@@ -69,7 +70,7 @@ func (t *trial) schedule(ctx context.Context) error {
 // loadScheduler loads the plugin into a scheduler.
 func (t *trial) loadScheduler(ctx context.Context, cluster *framework.Cluster) (*sched.Plugin, error) {
 	cfg := sched.PluginConfig{Config: t.cfg}
-	if slices.Contains(cfg.Grants, sched.GrantObjects) {
+	if slices.Contains(cfg.Grants, host.GrantObjects) {
 		cfg.Objects = lookup.Grants(cluster.Resources...)
 	}
 	return sched.Load(ctx, t.rt, cfg, framework.Of(cluster.Handle))

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/internal/testkit/race"
 	"github.com/kubewasm/kubewasm/internal/wire"
 )
@@ -134,9 +135,9 @@ func TestEnumsAgreeWithTheProtoFile(t *testing.T) {
 		prefix string
 		name   func(int32) string
 	}{
-		{"Stage", "STAGE_", func(n int32) string { return Stage(n).String() }},
-		{"Level", "LEVEL_", func(n int32) string { return Level(n).String() }},
-		{"QOSClass", "QOS_CLASS_", func(n int32) string { return QOSClass(n).String() }},
+		{"Stage", "STAGE_", func(n int32) string { return abi.Stage(n).String() }},
+		{"Level", "LEVEL_", func(n int32) string { return abi.Level(n).String() }},
+		{"QOSClass", "QOS_CLASS_", func(n int32) string { return abi.QOSClass(n).String() }},
 	} {
 		values := enums.ByName(c.enum).Values()
 		for i := range values.Len() {
@@ -153,11 +154,11 @@ func TestEnumsAgreeWithTheProtoFile(t *testing.T) {
 }
 
 func TestUnknownValuesHaveNamesToo(t *testing.T) {
-	got := []string{Stage(-1).String(), Level(9).String(), QOSClass(77).String()}
+	got := []string{abi.Stage(-1).String(), abi.Level(9).String(), abi.QOSClass(77).String()}
 	if diff := cmp.Diff([]string{"stage(-1)", "level(9)", "qosClass(77)"}, got); diff != "" {
 		t.Error(diff)
 	}
-	if Stage(-1).Known() || Stage(0).Known() || !Reconcile.Known() || Level(4).Known() || !LevelQOS.Known() {
+	if abi.Stage(-1).Known() || abi.Stage(0).Known() || !abi.Reconcile.Known() || abi.Level(4).Known() || !abi.LevelQOS.Known() {
 		t.Error("Known is wrong at an end of its range")
 	}
 }
@@ -454,7 +455,7 @@ func discardUnknown(m protoreflect.Message) {
 
 func benchmarkRequest() *Request {
 	r := &Request{
-		Stage: PreCreateContainer, Level: LevelContainer, QOSClass: QOSBurstable,
+		Stage: abi.PreCreateContainer, Level: abi.LevelContainer, QOSClass: abi.QOSBurstable,
 		Pod:                  PodMeta{Namespace: "shop", Name: "web-7d4b9c6f5d-x2lqp", UID: "8dbc5577-d0e2-4706-8787-57d52c03ddf2"},
 		Container:            ContainerMeta{Name: "nginx", ID: "4b1f0c6a2f3e4d5c6b7a8990a1b2c3d4e5f60718293a4b5c6d7e8f9001122334"},
 		CgroupParent:         "kubepods/burstable/pod8dbc5577-d0e2-4706-8787-57d52c03ddf2",

@@ -3,6 +3,7 @@ package hookmsg
 import (
 	"fmt"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
@@ -17,9 +18,9 @@ func ParseRequest(b []byte) (*Request, error) {
 	for c.Next() {
 		switch c.Number {
 		case 1:
-			r.Stage = Stage(c.Enum("stage"))
+			r.Stage = abi.Stage(c.Enum("stage"))
 		case 2:
-			r.Level = Level(c.Enum("level"))
+			r.Level = abi.Level(c.Enum("level"))
 		case 3:
 			m := c.Message("pod")
 			for m.Next() {
@@ -53,7 +54,7 @@ func ParseRequest(b []byte) (*Request, error) {
 		case 8:
 			r.CgroupParent = c.String("cgroup_parent")
 		case 9:
-			r.QOSClass = QOSClass(c.Enum("qos_class"))
+			r.QOSClass = abi.QOSClass(c.Enum("qos_class"))
 		case 10:
 			if r.Resources == nil {
 				r.Resources = new(Resources)

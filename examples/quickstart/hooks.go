@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
@@ -26,7 +27,7 @@ func showHooks(ctx context.Context, out io.Writer, rt *host.Runtime, g *guests, 
 	start := time.Now()
 	engine, err := hooks.NewEngine(ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{
 		Config: host.Config{Name: "cpu-from-annotation", Module: host.ModuleConfig{File: g.hooks}},
-		Levels: []hookmsg.Level{hookmsg.LevelContainer},
+		Levels: []abi.Level{abi.LevelContainer},
 	}}})
 	if err != nil {
 		return err
@@ -66,8 +67,8 @@ func showHooks(ctx context.Context, out io.Writer, rt *host.Runtime, g *guests, 
 // hook calls the guest for one container and applies its decision.
 func hook(ctx context.Context, t io.Writer, engine *hooks.Engine, applier *cgroup.Applier, root string, pod *corev1.Pod, i int) error {
 	req := &hookmsg.Request{
-		Stage:          hookmsg.PreStartContainer,
-		Level:          hookmsg.LevelContainer,
+		Stage:          abi.PreStartContainer,
+		Level:          abi.LevelContainer,
 		Pod:            hookmsg.PodMeta{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)},
 		Container:      hookmsg.ContainerMeta{Name: pod.Spec.Containers[i].Name, ID: "container-" + strconv.Itoa(i)},
 		PodLabels:      pod.Labels,
@@ -134,7 +135,7 @@ func makeCgroup(dir string, c *corev1.Container) error {
 }
 
 // qosClass is the class that the kubelet would put the Pod into.
-func qosClass(pod *corev1.Pod) hookmsg.QOSClass {
+func qosClass(pod *corev1.Pod) abi.QOSClass {
 	any, guaranteed := false, true
 	for _, c := range pod.Spec.Containers {
 		any = any || len(c.Resources.Requests) != 0 || len(c.Resources.Limits) != 0
@@ -146,9 +147,9 @@ func qosClass(pod *corev1.Pod) hookmsg.QOSClass {
 	}
 	switch {
 	case !any:
-		return hookmsg.QOSBestEffort
+		return abi.QOSBestEffort
 	case guaranteed:
-		return hookmsg.QOSGuaranteed
+		return abi.QOSGuaranteed
 	}
-	return hookmsg.QOSBurstable
+	return abi.QOSBurstable
 }

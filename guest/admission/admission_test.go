@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/guest/admission"
 	"github.com/kubewasm/kubewasm/guest/admission/field"
+	"github.com/kubewasm/kubewasm/guest/api/meta"
 )
 
 const review = `{
@@ -80,7 +81,7 @@ func TestRequestThatNobodyFilledIsEmpty(t *testing.T) {
 type answer struct {
 	Allowed, Failed bool
 	Code            int
-	Reason          admission.StatusReason
+	Reason          string
 	Message         string
 	FieldErrors     field.ErrorList
 	Warnings        []string
@@ -97,7 +98,7 @@ func TestResponses(t *testing.T) {
 		{"nil allows", nil, answer{Allowed: true}},
 		{"Allow allows", admission.Allow(), answer{Allowed: true}},
 		{"Deny puts its message together", admission.Deny("no ", "label ", "x"), answer{Message: "no label x"}},
-		{"a denial with everything", admission.Deny("no").WithCode(429).WithReason(admission.ReasonTooManyRequests).WithWarning("w", "1").WithWarning("w2").WithAuditAnnotation("k", "v").WithFieldErrors(missing),
+		{"a denial with everything", admission.Deny("no").WithCode(429).WithReason(meta.StatusReasonTooManyRequests).WithWarning("w", "1").WithWarning("w2").WithAuditAnnotation("k", "v").WithFieldErrors(missing),
 			answer{Code: 429, Reason: "TooManyRequests", Message: "no", Warnings: []string{"w1", "w2"}, Annotations: map[string]string{"k": "v"}, FieldErrors: field.ErrorList{missing}}},
 		{"a warning does not deny", admission.Allow().WithWarning("w"), answer{Allowed: true, Warnings: []string{"w"}}},
 		{"field errors deny", admission.Invalid(missing), answer{FieldErrors: field.ErrorList{missing}}},

@@ -38,14 +38,6 @@ type Conversion struct {
 	apiVersion, kind, desired string
 }
 
-// NewConversion returns the conversion of an object in JSON to the apiVersion desired, such
-// as "example.com/v1", for native tests.
-func NewConversion(object []byte, desired string) *Conversion {
-	c := &Conversion{fetched: true}
-	c.fill(object, desired)
-	return c
-}
-
 func (c *Conversion) fill(object []byte, desired string) {
 	c.object, c.desired = object, desired
 	for m := json.Object(object); m.Next(); {
@@ -114,17 +106,4 @@ func (c *Conversion) finish(patch *Patch) error {
 	}
 	patch.Set(field.NewPath("apiVersion"), c.read().desired)
 	return patch.Err()
-}
-
-// RunConversion returns the object of c converted by converter, in JSON, or the reason why it
-// cannot be converted, for native tests. It does not check the object as a host does.
-func RunConversion(converter Converter, c *Conversion) ([]byte, error) {
-	patch := NewPatch(c.Object())
-	if err := converter.Convert(c, patch); err != nil {
-		return nil, err
-	}
-	if err := c.finish(patch); err != nil {
-		return nil, err
-	}
-	return patch.Object(), nil
 }

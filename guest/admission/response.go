@@ -17,7 +17,7 @@ import (
 type Response struct {
 	verdict     abi.Verdict
 	code        int
-	reason      StatusReason
+	reason      string
 	message     string
 	errs        field.ErrorList
 	warnings    []string
@@ -25,21 +25,6 @@ type Response struct {
 }
 
 type annotation struct{ key, value string }
-
-// StatusReason is the machine-readable reason of a denial, by which programs
-// tell denials apart: a value of metav1.StatusReason, or one of your own.
-type StatusReason string
-
-// The reasons of metav1.StatusReason that policies use.
-const (
-	ReasonBadRequest      StatusReason = "BadRequest"
-	ReasonUnauthorized    StatusReason = "Unauthorized"
-	ReasonForbidden       StatusReason = "Forbidden"
-	ReasonNotFound        StatusReason = "NotFound"
-	ReasonConflict        StatusReason = "Conflict"
-	ReasonInvalid         StatusReason = "Invalid"
-	ReasonTooManyRequests StatusReason = "TooManyRequests"
-)
 
 // Allow returns the Response that admits the request.
 func Allow() *Response { return nil }
@@ -79,9 +64,10 @@ func (r *Response) WithCode(code int) *Response {
 	return r
 }
 
-// WithReason sets the machine-readable reason of a denial. The default is the
+// WithReason sets the machine-readable reason of a denial, by which programs tell denials apart: a
+// value of metav1.StatusReason, of which package meta has the names, or one of your own. The default is the
 // one that belongs to the code.
-func (r *Response) WithReason(reason StatusReason) *Response {
+func (r *Response) WithReason(reason string) *Response {
 	r = r.orNew()
 	r.reason = reason
 	return r
@@ -137,7 +123,7 @@ func (r *Response) Code() int {
 }
 
 // Reason returns the reason that was set, "" if none was.
-func (r *Response) Reason() StatusReason {
+func (r *Response) Reason() string {
 	if r == nil {
 		return ""
 	}
@@ -201,7 +187,7 @@ func (r *Response) appendResult(b []byte) []byte {
 		return b
 	}
 	if r.reason != "" {
-		b = wire.AppendBytes(b, 1, string(r.reason))
+		b = wire.AppendBytes(b, 1, r.reason)
 	}
 	var nested []byte
 	for _, e := range r.errs {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
@@ -158,7 +159,7 @@ func BenchmarkDecide(b *testing.B) {
 		}
 		b.Cleanup(func() { e.Close(context.Background()) })
 		req := &hookmsg.Request{
-			Stage: hookmsg.PreCreateContainer, Level: hookmsg.LevelContainer, Pod: hookmsg.PodMeta{Namespace: "shop", Name: "web"}, Container: hookmsg.ContainerMeta{Name: "worker"},
+			Stage: abi.PreCreateContainer, Level: abi.LevelContainer, Pod: hookmsg.PodMeta{Namespace: "shop", Name: "web"}, Container: hookmsg.ContainerMeta{Name: "worker"},
 			PodLabels: map[string]string{"koordinator.sh/qosClass": "BE", "app": "web"},
 			PodAnnotations: map[string]string{"node.koordinator.sh/extended-resource-spec": `{"containers": {"worker": {"requests": {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "1Gi"},
 				"limits": {"kubernetes.io/batch-cpu": "1500", "kubernetes.io/batch-memory": "1Gi"}}}}`},

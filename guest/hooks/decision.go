@@ -31,7 +31,7 @@ func (d *Decision) SetContainerAnnotation(key, value string) { d.annotations.set
 func (d *Decision) ContainerAnnotations() Strings { return d.annotations }
 
 // SetContainerEnv adds a variable to the container's environment, or replaces
-// it. It takes effect at [PreCreateContainer] only.
+// it. It takes effect at [abi.PreCreateContainer] only.
 func (d *Decision) SetContainerEnv(name, value string) { d.envs.set(name, value) }
 
 // ContainerEnvs returns the variables that are set.
@@ -52,7 +52,7 @@ type Mount struct {
 }
 
 // AddContainerMount adds a mount to the container. It takes effect at
-// [PreCreateContainer] only.
+// [abi.PreCreateContainer] only.
 func (d *Decision) AddContainerMount(m Mount) { d.mounts = append(d.mounts, m) }
 
 // ContainerMounts returns the mounts that are added.
@@ -72,7 +72,7 @@ type Device struct {
 }
 
 // AddContainerDevice adds a device to the container. It takes effect at
-// [PreCreateContainer] only.
+// [abi.PreCreateContainer] only.
 func (d *Decision) AddContainerDevice(v Device) { d.devices = append(d.devices, v) }
 
 // ContainerDevices returns the devices that are added.

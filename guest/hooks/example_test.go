@@ -3,6 +3,7 @@ package hooks_test
 import (
 	"fmt"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 )
 
@@ -21,8 +22,8 @@ func (offline) Decide(req *hooks.Request, d *hooks.Decision) error {
 // read the decision.
 func Example() {
 	req := hooks.NewRequest(hooks.Fields{
-		Stage:     hooks.PreCreateContainer,
-		Level:     hooks.LevelContainer,
+		Stage:     abi.PreCreateContainer,
+		Level:     abi.LevelContainer,
 		PodLabels: map[string]string{"tier": "offline"},
 	})
 

@@ -16,9 +16,9 @@ import (
 // full has every field that there is.
 func full() *hookmsg.Request {
 	return &hookmsg.Request{
-		Stage:                hookmsg.PreCreateContainer,
-		Level:                hookmsg.LevelContainer,
-		QOSClass:             hookmsg.QOSBestEffort,
+		Stage:                abi.PreCreateContainer,
+		Level:                abi.LevelContainer,
+		QOSClass:             abi.QOSBestEffort,
 		Pod:                  hookmsg.PodMeta{Namespace: "shop", Name: "web-0", UID: "8dbc5577"},
 		Container:            hookmsg.ContainerMeta{Name: "nginx", ID: "4b1f"},
 		PodLabels:            map[string]string{"app": "web", "empty": "", "tier": "front"},
@@ -68,9 +68,9 @@ func read(r *Request) *hookmsg.Request {
 	}
 	return &hookmsg.Request{
 		Node:                 node,
-		Stage:                hookmsg.Stage(r.Stage()),
-		Level:                hookmsg.Level(r.Level()),
-		QOSClass:             hookmsg.QOSClass(r.QOSClass()),
+		Stage:                abi.Stage(r.Stage()),
+		Level:                abi.Level(r.Level()),
+		QOSClass:             abi.QOSClass(r.QOSClass()),
 		Pod:                  hookmsg.PodMeta{Namespace: r.Pod().Namespace(), Name: r.Pod().Name(), UID: r.Pod().UID()},
 		Container:            hookmsg.ContainerMeta{Name: r.Container().Name(), ID: r.Container().ID()},
 		PodLabels:            goMap(r.PodLabels()),
@@ -178,7 +178,7 @@ func TestRequestOfIsWhatTheHostWrites(t *testing.T) {
 	}
 	got := read(NewRequest(Fields{
 		NodeTopology: topology,
-		Stage:        PreCreateContainer, Level: LevelContainer, QOSClass: QOSBestEffort,
+		Stage:        abi.PreCreateContainer, Level: abi.LevelContainer, QOSClass: abi.QOSBestEffort,
 		PodNamespace: "shop", PodName: "web-0", PodUID: "8dbc5577",
 		ContainerName: "nginx", ContainerID: "4b1f",
 		PodLabels: want.PodLabels, PodAnnotations: want.PodAnnotations,
@@ -387,26 +387,12 @@ func TestTheZeroRequestIsEmpty(t *testing.T) {
 	}
 }
 
-func TestEnumsAreThoseOfTheHost(t *testing.T) {
-	for n := int32(-1); n < 12; n++ {
-		if got, want := Stage(n).String(), hookmsg.Stage(n).String(); got != want {
-			t.Errorf("stage %d is %s, the host calls it %s", n, got, want)
-		}
-		if got, want := Level(n).String(), hookmsg.Level(n).String(); got != want {
-			t.Errorf("level %d is %s, the host calls it %s", n, got, want)
-		}
-		if got, want := QOSClass(n).String(), hookmsg.QOSClass(n).String(); got != want {
-			t.Errorf("QoS class %d is %s, the host calls it %s", n, got, want)
-		}
-	}
-}
-
 func TestHookAnswersTheHost(t *testing.T) {
 	Register(pluginFunc(func(req *Request, d *Decision) error {
 		if req.PodLabels().Get("app") == "" {
 			return errors.New("no app")
 		}
-		if req.Level() == LevelContainer {
+		if req.Level() == abi.LevelContainer {
 			d.SetCPUShares(2)
 		}
 		return nil

@@ -2,8 +2,10 @@
 
 package hooks
 
-// Decide runs p on an encoded request, kubewasm.hooks.v1.Request, and returns its
-// encoded decision, as a guest does. Package hookstest uses it.
-func Decide(p Plugin, request []byte) (decision []byte, err error) {
-	return new(call).run(p, request)
+import "github.com/kubewasm/kubewasm/internal/nativehost"
+
+func init() {
+	nativehost.Guests.Decide = func(plugin any, request []byte) ([]byte, error) {
+		return new(call).run(plugin.(Plugin), request)
+	}
 }

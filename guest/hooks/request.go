@@ -4,9 +4,9 @@ import (
 	"errors"
 	"iter"
 	"slices"
-	"strconv"
 	"unsafe"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 )
 
@@ -16,9 +16,9 @@ import (
 // The message is kubewasm.hooks.v1.Request of abi/hook.proto.
 type Request struct {
 	data  []byte
-	stage Stage
-	level Level
-	qos   QOSClass
+	stage abi.Stage
+	level abi.Level
+	qos   abi.QOSClass
 	// parts are the positions of the fields, by number.
 	parts [fieldNodeTopology + 1]part
 
@@ -118,11 +118,11 @@ func (r *Request) parse(data []byte) error {
 		_, i = f.Span()
 		switch {
 		case f.Field == 1:
-			r.stage = Stage(f.Int64())
+			r.stage = abi.Stage(f.Int64())
 		case f.Field == 2:
-			r.level = Level(f.Int64())
+			r.level = abi.Level(f.Int64())
 		case f.Field == 9:
-			r.qos = QOSClass(f.Int64())
+			r.qos = abi.QOSClass(f.Int64())
 		case int(f.Field) < len(r.parts):
 			p := &r.parts[f.Field]
 			if p.end == 0 {
@@ -145,15 +145,15 @@ func (r *Request) strings(field int) Strings {
 }
 
 // Stage returns the moment of the request.
-func (r *Request) Stage() Stage { return r.stage }
+func (r *Request) Stage() abi.Stage { return r.stage }
 
 // Level returns the level of the request.
-func (r *Request) Level() Level { return r.level }
+func (r *Request) Level() abi.Level { return r.level }
 
-// QOSClass returns the QoS class of the pod or, at [LevelQOS], the class of the request.
-func (r *Request) QOSClass() QOSClass { return r.qos }
+// QOSClass returns the QoS class of the pod or, at [abi.LevelQOS], the class of the request.
+func (r *Request) QOSClass() abi.QOSClass { return r.qos }
 
-// Pod returns the pod's name. It is empty at [LevelQOS].
+// Pod returns the pod's name. It is empty at [abi.LevelQOS].
 func (r *Request) Pod() (pod PodMeta) {
 	for f := wire.NewReader(r.part(fieldPod)); f.Next(); {
 		if f.Field != fieldPod {
@@ -173,7 +173,7 @@ func (r *Request) Pod() (pod PodMeta) {
 	return pod
 }
 
-// Container returns the container's name. It is empty above [LevelContainer].
+// Container returns the container's name. It is empty above [abi.LevelContainer].
 func (r *Request) Container() (container ContainerMeta) {
 	for f := wire.NewReader(r.part(fieldContainer)); f.Next(); {
 		if f.Field != fieldContainer {
@@ -192,7 +192,7 @@ func (r *Request) Container() (container ContainerMeta) {
 }
 
 // CgroupParent returns the cgroup of the pod, the parent of those of its containers, or the cgroup
-// of the class at [LevelQOS]: a slash-separated path relative to the root of the hierarchy.
+// of the class at [abi.LevelQOS]: a slash-separated path relative to the root of the hierarchy.
 func (r *Request) CgroupParent() string { return r.text(fieldCgroupParent) }
 
 func (r *Request) text(field uint32) (text string) {
@@ -559,9 +559,9 @@ func (s *Strings) append(b []byte, field uint32) []byte {
 
 // Fields are the contents of a request in plain Go.
 type Fields struct {
-	Stage                         Stage
-	Level                         Level
-	QOSClass                      QOSClass
+	Stage                         abi.Stage
+	Level                         abi.Level
+	QOSClass                      abi.QOSClass
 	PodNamespace, PodName, PodUID string
 	ContainerName, ContainerID    string
 	PodLabels, PodAnnotations     map[string]string
@@ -659,70 +659,4 @@ func appendMap(b []byte, field uint32, m map[string]string) []byte {
 		b = wire.AppendMapEntry(b, field, k, m[k])
 	}
 	return b
-}
-
-// Stage is the moment of a request in the life of a pod.
-type Stage int32
-
-// The stages, with the names of Koordinator's RuntimeHookService.
-const (
-	PreRunPodSandbox Stage = iota + 1
-	PreCreateContainer
-	PreStartContainer
-	PostStartContainer
-	// PreUpdateContainerResources is, at LevelPod, before a resize of the pod in place.
-	PreUpdateContainerResources
-	PostStopContainer
-	PostStopPodSandbox
-	PreRemoveRunPodSandbox
-	// Reconcile is no event of the runtime: the host asks for the desired
-	// state, to compare it with the present one.
-	Reconcile
-)
-
-// String returns the name of the stage.
-func (s Stage) String() string {
-	return enumName("stage", int32(s), []string{
-		"Unspecified", "PreRunPodSandbox", "PreCreateContainer", "PreStartContainer", "PostStartContainer",
-		"PreUpdateContainerResources", "PostStopContainer", "PostStopPodSandbox", "PreRemoveRunPodSandbox", "Reconcile",
-	})
-}
-
-// Level is the level of the cgroup of a request.
-type Level int32
-
-// The levels, from the widest to the narrowest.
-const (
-	// LevelQOS is the cgroup above all pods of a QoS class.
-	LevelQOS Level = iota + 1
-	// LevelPod is the cgroup above the containers of a pod.
-	LevelPod
-	LevelContainer
-)
-
-// String returns the name of the level.
-func (l Level) String() string {
-	return enumName("level", int32(l), []string{"Unspecified", "QOS", "Pod", "Container"})
-}
-
-// QOSClass is the QoS class of a pod, core/v1 PodQOSClass.
-type QOSClass int32
-
-// The QoS classes.
-const (
-	QOSGuaranteed QOSClass = iota + 1
-	QOSBurstable
-	QOSBestEffort
-)
-
-// String returns the class in the spelling of Kubernetes.
-func (q QOSClass) String() string {
-	return enumName("qosClass", int32(q), []string{"Unspecified", "Guaranteed", "Burstable", "BestEffort"})
-}
-
-func enumName(kind string, n int32, names []string) string {
-	if n >= 0 && int(n) < len(names) {
-		return names[n]
-	}
-	return kind + "(" + strconv.Itoa(int(n)) + ")"
 }

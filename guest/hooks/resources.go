@@ -109,7 +109,7 @@ func (r *Resources) CPUIdle() (idle, ok bool) {
 }
 
 // SetCPUIdle sets whether the tasks run only when a CPU would idle. The host
-// refuses it at [LevelQOS], where it would stop the kubelet from working.
+// refuses it at [abi.LevelQOS], where it would stop the kubelet from working.
 func (r *Resources) SetCPUIdle(idle bool) {
 	var n int64
 	if idle {

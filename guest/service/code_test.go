@@ -23,7 +23,7 @@ func TestCodesOfErrors(t *testing.T) {
 		{"OK, which is an error all the same", NewError(codes.OK, no), 1, codes.Unknown},
 		{"a number that is no code", NewError(-1<<31, no), -1 << 31, -1 << 31},
 	} {
-		text, number := Failure(test.err)
+		text, number := failure(test.err)
 		if text != "no" || number != test.number || CodeOf(test.err) != test.code || !errors.Is(test.err, no) {
 			t.Errorf("%s: got %q with the number %d and the code %s", test.name, text, number, CodeOf(test.err))
 		}

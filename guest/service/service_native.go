@@ -14,23 +14,19 @@ import (
 // hostOrder is the initial value of the last position in messages of hosts.
 const hostOrder = anyOrder
 
-// Has reports whether a method is one of the extension points of this program, by its full
-// name. Package servicetest uses it.
-func Has(method string) bool { return find(method) != nil }
-
-// Call calls a method of a plugin with an encoded request, as a guest does. Package
-// servicetest uses it.
-func Call(p any, method string, request []byte) (response []byte, err error) {
-	m := find(method)
-	if m == nil {
-		return nil, errors.New("there is no method " + method)
+func init() {
+	nativehost.Guests.Has = func(method string) bool { return find(method) != nil }
+	nativehost.Guests.Call = func(plugin any, method string, request []byte) ([]byte, error) {
+		m := find(method)
+		if m == nil {
+			return nil, errors.New("there is no method " + method)
+		}
+		return m.native(plugin, request)
 	}
-	return m.native(p, request)
+	nativehost.Guests.Failure = failure
 }
 
-// Failure returns the text of an error of a method and its code in the form that the host gets.
-// Package servicetest uses it.
-func Failure(err error) (text string, code codes.Code) { return err.Error(), codeOf(err) }
+func failure(err error) (text string, code codes.Code) { return err.Error(), codeOf(err) }
 
 func find(name string) method {
 	for _, s := range services {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
@@ -87,7 +88,7 @@ type Target struct {
 	// Level is the level of the cgroup. The kubelet, which creates the cgroups of pods and QoS
 	// classes, converts cpu_shares differently from the runtimes, which create those of containers.
 	// The zero value is a container.
-	Level hookmsg.Level
+	Level abi.Level
 	// Resources are the values to write. Files of nil fields stay unchanged.
 	Resources *hookmsg.Resources
 }
@@ -221,8 +222,8 @@ func (a *Applier) Close() error {
 // parents. A list that moves is first widened to the union of both.
 //
 // An error of one file does not stop the others. The errors are joined: a *[FileError] for a file,
-// [ErrEscapes] for a cgroup outside of the root, [ErrUnsupported] for a field without a file, such
-// as net_cls_classid on cgroup v2.
+// and others for a cgroup outside of the root and for a field without a file, such as
+// net_cls_classid on cgroup v2. [CauseOf] has the cause of each.
 //
 // # Notes
 //

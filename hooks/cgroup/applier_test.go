@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 )
@@ -497,20 +498,20 @@ func TestCgroupOf(t *testing.T) {
 		want string
 		err  error
 	}{
-		{"a class", hookmsg.Request{Level: hookmsg.LevelQOS, CgroupParent: "kubepods/besteffort"}, "kubepods/besteffort", nil},
-		{"a pod", hookmsg.Request{Level: hookmsg.LevelPod, CgroupParent: "kubepods/pod1"}, "kubepods/pod1", nil},
-		{"a container", hookmsg.Request{Level: hookmsg.LevelContainer, CgroupParent: "kubepods/pod1", Container: hookmsg.ContainerMeta{ID: "4b1f"}}, "kubepods/pod1/4b1f", nil},
-		{"a parent that climbs", hookmsg.Request{Level: hookmsg.LevelPod, CgroupParent: "kubepods/../.."}, "", cgroup.ErrEscapes},
-		{"an identifier that climbs", hookmsg.Request{Level: hookmsg.LevelContainer, CgroupParent: "pod1", Container: hookmsg.ContainerMeta{ID: ".."}}, "", cgroup.ErrEscapes},
-		{"an identifier with a slash", hookmsg.Request{Level: hookmsg.LevelContainer, CgroupParent: "pod1", Container: hookmsg.ContainerMeta{ID: "a/b"}}, "", cgroup.ErrEscapes},
-		{"a container without a parent", hookmsg.Request{Level: hookmsg.LevelContainer, Container: hookmsg.ContainerMeta{ID: "4b1f"}}, "", cgroup.ErrEscapes},
+		{"a class", hookmsg.Request{Level: abi.LevelQOS, CgroupParent: "kubepods/besteffort"}, "kubepods/besteffort", nil},
+		{"a pod", hookmsg.Request{Level: abi.LevelPod, CgroupParent: "kubepods/pod1"}, "kubepods/pod1", nil},
+		{"a container", hookmsg.Request{Level: abi.LevelContainer, CgroupParent: "kubepods/pod1", Container: hookmsg.ContainerMeta{ID: "4b1f"}}, "kubepods/pod1/4b1f", nil},
+		{"a parent that climbs", hookmsg.Request{Level: abi.LevelPod, CgroupParent: "kubepods/../.."}, "", cgroup.ErrEscapes},
+		{"an identifier that climbs", hookmsg.Request{Level: abi.LevelContainer, CgroupParent: "pod1", Container: hookmsg.ContainerMeta{ID: ".."}}, "", cgroup.ErrEscapes},
+		{"an identifier with a slash", hookmsg.Request{Level: abi.LevelContainer, CgroupParent: "pod1", Container: hookmsg.ContainerMeta{ID: "a/b"}}, "", cgroup.ErrEscapes},
+		{"a container without a parent", hookmsg.Request{Level: abi.LevelContainer, Container: hookmsg.ContainerMeta{ID: "4b1f"}}, "", cgroup.ErrEscapes},
 	} {
 		got, err := cgroup.Layout{}.Of(&c.req)
 		if !errors.Is(err, c.err) || c.err == nil && got != c.want {
 			t.Errorf("%s: got %q and error %v", c.name, got, err)
 		}
 	}
-	if _, err := (cgroup.Layout{}).Of(&hookmsg.Request{Level: hookmsg.LevelContainer, CgroupParent: "pod1"}); err == nil || !strings.Contains(err.Error(), "has no identifier") {
+	if _, err := (cgroup.Layout{}).Of(&hookmsg.Request{Level: abi.LevelContainer, CgroupParent: "pod1"}); err == nil || !strings.Contains(err.Error(), "has no identifier") {
 		t.Errorf("a container that is not created yet: error %v", err)
 	}
 }
@@ -606,9 +607,9 @@ func TestWeightsByLevel(t *testing.T) {
 			a := applier(t, cgroup.ApplierConfig{Root: root, Weight: c.runtime, KubeletWeight: c.kubelet})
 			shares := &hookmsg.Resources{CPUShares: new(int64(1024))}
 			targets := []cgroup.Target{
-				{Cgroup: "kubepods/burstable", Level: hookmsg.LevelQOS, Resources: shares},
-				{Cgroup: "kubepods/burstable/poda", Level: hookmsg.LevelPod, Resources: shares},
-				{Cgroup: "kubepods/burstable/poda/web", Level: hookmsg.LevelContainer, Resources: shares},
+				{Cgroup: "kubepods/burstable", Level: abi.LevelQOS, Resources: shares},
+				{Cgroup: "kubepods/burstable/poda", Level: abi.LevelPod, Resources: shares},
+				{Cgroup: "kubepods/burstable/poda/web", Level: abi.LevelContainer, Resources: shares},
 				{Cgroup: "kubepods/burstable/poda/db", Resources: shares},
 			}
 			if changes, err := a.Apply(t.Context(), targets...); err != nil || len(changes) != 0 {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
@@ -20,7 +21,7 @@ func (a *Applier) FindDriver(root string) (Driver, error) {
 	var names []string
 	for _, d := range []Driver{Cgroupfs, Systemd} {
 		l := Layout{Driver: d, Root: root}
-		cgroup := l.QOS(hookmsg.QOSGuaranteed)
+		cgroup := l.QOS(abi.QOSGuaranteed)
 		names = append(names, cgroup)
 		if !a.Exists(cgroup) {
 			continue
@@ -60,7 +61,7 @@ func (a *Applier) hasPods(l Layout) bool {
 	return false
 }
 
-var qosClasses = [...]hookmsg.QOSClass{hookmsg.QOSGuaranteed, hookmsg.QOSBurstable, hookmsg.QOSBestEffort}
+var qosClasses = [...]abi.QOSClass{abi.QOSGuaranteed, abi.QOSBurstable, abi.QOSBestEffort}
 
 // roots returns the hierarchies in which pods have cgroups.
 func (a *Applier) roots() (roots []*os.Root) {
@@ -83,11 +84,11 @@ var limits = map[Version]map[string]string{
 // check returns an error if the cgroups of a layout cannot be written or, unless write is set, do
 // not exist.
 func (a *Applier) check(l Layout, write bool) error {
-	cgroup := l.QOS(hookmsg.QOSGuaranteed)
+	cgroup := l.QOS(abi.QOSGuaranteed)
 	if !a.Exists(cgroup) {
 		other := l
 		other.Driver = Cgroupfs + Systemd - l.Driver
-		if found := other.QOS(hookmsg.QOSGuaranteed); a.Exists(found) {
+		if found := other.QOS(abi.QOSGuaranteed); a.Exists(found) {
 			return fmt.Errorf("%s has no %s, and has %s: the kubelet's cgroup driver is %s, not %s", a.path, cgroup, found, other.Driver, l.Driver)
 		}
 		return fmt.Errorf("%s has no %s: check that the kubelet runs with this cgroupRoot, and that this is the node's hierarchy", a.path, cgroup)
@@ -121,7 +122,7 @@ func (a *Applier) check(l Layout, write bool) error {
 func (a *Applier) Lacks(l Layout, fields hookmsg.Fields) (lacks hookmsg.Fields) {
 	dirs := newDirectories(forOnce)
 	defer dirs.close()
-	p := &plan{applier: a, dirs: dirs, cgroup: l.QOS(hookmsg.QOSGuaranteed), closed: map[string]bool{}, files: map[string]bool{}}
+	p := &plan{applier: a, dirs: dirs, cgroup: l.QOS(abi.QOSGuaranteed), closed: map[string]bool{}, files: map[string]bool{}}
 	for i := range fieldFiles {
 		file := fieldFiles[i].v1
 		if a.version == V2 {

@@ -98,7 +98,7 @@ func (c *coreSched) leave(thread int) error {
 		case err != nil:
 			return err
 		case own != 0:
-			return fmt.Errorf("this process is in a group itself, and only one without a group can take others out: %w", ErrUnsupported)
+			return fmt.Errorf("this process is in a group itself, and only one without a group can take others out: %w", errUnsupported)
 		}
 		return c.kernel.shareTo(thread)
 	})
@@ -214,7 +214,7 @@ func (p *plan) coreSchedGroup(group string) {
 // ENODEV a machine without threads of cores.
 func coreSchedError(op, path, value string, err error) error {
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOSYS) {
-		err = fmt.Errorf("core scheduling is not available: %w: %w", err, ErrUnsupported)
+		err = fmt.Errorf("core scheduling is not available: %w: %w", err, errUnsupported)
 	}
 	return &FileError{Op: op, File: path, Value: value, Err: err}
 }

@@ -104,7 +104,7 @@ func (a *Applier) openDirectory(controller, cgroup string) (*directory, error) {
 	if a.controllers != nil {
 		name = controller + "/" + cgroup
 		if root = cmp.Or(a.controllers[controller], a.others[controller]); root == nil {
-			return nil, &FileError{Op: "open", File: controller, Err: fmt.Errorf("the controller is not mounted: %w: %w", ErrUnsupported, fs.ErrNotExist)}
+			return nil, &FileError{Op: "open", File: controller, Err: fmt.Errorf("the controller is not mounted: %w: %w", errUnsupported, fs.ErrNotExist)}
 		}
 	}
 	d := &directory{hierarchy: root, cgroup: cgroup, name: name, files: map[string]*os.File{}}
@@ -127,7 +127,7 @@ func (d *directory) open() (*os.Root, error) {
 			return nil, &FileError{Op: "open", File: d.name, Err: cause(err)}
 		}
 		if info.Mode()&fs.ModeSymlink != 0 {
-			return nil, &FileError{Op: "open", File: d.name, Err: fmt.Errorf("%s is a symbolic link: %w", d.cgroup[:i], ErrEscapes)}
+			return nil, &FileError{Op: "open", File: d.name, Err: fmt.Errorf("%s is a symbolic link: %w", d.cgroup[:i], errEscapes)}
 		}
 	}
 	root, err := d.hierarchy.OpenRoot(d.cgroup)
@@ -239,7 +239,7 @@ func (d *directory) openFile(file string, flag int) (*os.File, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("not a regular file (%s): %w", info.Mode().Type(), ErrEscapes)
+		return nil, fmt.Errorf("not a regular file (%s): %w", info.Mode().Type(), errEscapes)
 	}
 	return root.OpenFile(file, flag, 0)
 }
@@ -251,8 +251,8 @@ func cause(err error) error {
 	switch {
 	case errors.As(err, &errno):
 		return errno
-	case errors.Is(err, ErrEscapes), errors.Is(err, fs.ErrClosed):
+	case errors.Is(err, errEscapes), errors.Is(err, fs.ErrClosed):
 		return err
 	}
-	return fmt.Errorf("%w: %w", ErrEscapes, err)
+	return fmt.Errorf("%w: %w", errEscapes, err)
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// ErrEscapes is wrapped by errors about a cgroup whose path is not below the root, or not below
+// errEscapes is wrapped by errors about a cgroup whose path is not below the root, or not below
 // that of its pod. Such a path is absolute, has a "..", or leads through a symbolic link.
-var ErrEscapes = errors.New("not a path below the root")
+var errEscapes = errors.New("not a path below the root")
 
 // ClaimError reports a cgroup claimed for a pod or a container that is not the one created for it
 // by the kubelet and the runtime.
@@ -33,17 +33,17 @@ func (e *ClaimError) Error() string {
 		of = fmt.Sprintf("container %s/%s/%s with the identifier %q", e.Pod.Namespace, e.Pod.Name, e.Container.Name, e.Container.ID)
 	}
 	if e.Want == nil {
-		return fmt.Sprintf("cgroup %q of %s: %v", e.Claimed, of, ErrEscapes)
+		return fmt.Sprintf("cgroup %q of %s: %v", e.Claimed, of, errEscapes)
 	}
 	return fmt.Sprintf("cgroup %q of %s differs from its cgroup %s", e.Claimed, of, strings.Join(e.Want, " or "))
 }
 
-// Unwrap returns [ErrEscapes].
-func (e *ClaimError) Unwrap() error { return ErrEscapes }
+// Unwrap returns errEscapes.
+func (e *ClaimError) Unwrap() error { return errEscapes }
 
-// ErrUnsupported is wrapped by errors about a field that no file holds in this version of
+// errUnsupported is wrapped by errors about a field that no file holds in this version of
 // cgroups.
-var ErrUnsupported = errors.New("no cgroup file holds it")
+var errUnsupported = errors.New("no cgroup file holds it")
 
 // FileError is a failure to open, read or write a cgroup file or directory. It wraps the
 // kernel's answer:
@@ -145,7 +145,7 @@ func Causes() []string {
 func CauseOf(err error) string {
 	var file *FileError
 	switch {
-	case errors.Is(err, ErrUnsupported):
+	case errors.Is(err, errUnsupported):
 		return causeUnsupported
 	case !errors.As(err, &file):
 		return causeOther

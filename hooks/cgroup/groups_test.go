@@ -94,17 +94,17 @@ func TestResctrlErrors(t *testing.T) {
 		err     string
 		is      error
 	}{
-		{name: "not mounted", threads: "10\n", group: "batch", change: func(t *testing.T, resctrl string) { os.RemoveAll(resctrl) }, err: "is not mounted", is: ErrUnsupported},
-		{name: "the empty directory to mount it at", threads: "10\n", group: "batch", change: func(t *testing.T, resctrl string) { os.Remove(filepath.Join(resctrl, "schemata")) }, err: "is not mounted", is: ErrUnsupported},
+		{name: "not mounted", threads: "10\n", group: "batch", change: func(t *testing.T, resctrl string) { os.RemoveAll(resctrl) }, err: "is not mounted", is: errUnsupported},
+		{name: "the empty directory to mount it at", threads: "10\n", group: "batch", change: func(t *testing.T, resctrl string) { os.Remove(filepath.Join(resctrl, "schemata")) }, err: "is not mounted", is: errUnsupported},
 		{name: "a name with a slash", threads: "10\n", group: "a/b", err: `"a/b" is not a name`},
 		{name: "a name that leads out", threads: "10\n", group: "..", err: `".." is not a name`},
-		{name: "a file", threads: "10\n", group: "schemata", err: "not a directory", is: ErrEscapes},
+		{name: "a file", threads: "10\n", group: "schemata", err: "not a directory", is: errEscapes},
 		{name: "a symbolic link", threads: "10\n", group: "link", change: func(t *testing.T, resctrl string) {
 			if err := os.Symlink(t.TempDir(), filepath.Join(resctrl, "link")); err != nil {
 				t.Fatal(err)
 			}
-		}, err: "not a directory", is: ErrEscapes},
-		{name: "processes of another namespace", threads: "0\n", group: "batch", err: "its processes are in another PID namespace", is: ErrUnsupported},
+		}, err: "not a directory", is: errEscapes},
+		{name: "processes of another namespace", threads: "0\n", group: "batch", err: "its processes are in another PID namespace", is: errUnsupported},
 		{name: "no numbers", threads: "../../etc\n", group: "batch", err: `"../../etc" is no process`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
@@ -46,12 +47,12 @@ type Layout struct {
 }
 
 // path returns the path of a class or, with a UID, of a pod.
-func (l Layout) path(class hookmsg.QOSClass, uid string) string {
+func (l Layout) path(class abi.QOSClass, uid string) string {
 	names := []string{"kubepods"}
 	switch class {
-	case hookmsg.QOSBurstable:
+	case abi.QOSBurstable:
 		names = append(names, "burstable")
-	case hookmsg.QOSBestEffort:
+	case abi.QOSBestEffort:
 		names = append(names, "besteffort")
 	}
 	if uid != "" {
@@ -90,10 +91,10 @@ func expandSlice(slice string) string {
 
 // QOS returns the cgroup above the pods of a class. The cgroups of guaranteed pods lie in the one
 // above all classes.
-func (l Layout) QOS(class hookmsg.QOSClass) string { return l.path(class, "") }
+func (l Layout) QOS(class abi.QOSClass) string { return l.path(class, "") }
 
 // Pod returns the cgroup of a pod.
-func (l Layout) Pod(class hookmsg.QOSClass, uid string) string { return l.path(class, uid) }
+func (l Layout) Pod(class abi.QOSClass, uid string) string { return l.path(class, uid) }
 
 // Container returns the cgroup of a container in its pod's.
 func (l Layout) Container(pod, id string) string {
@@ -134,18 +135,18 @@ func (l Layout) Path(cgroupsPath string) string {
 // Of returns the cgroup of a request, for a [Target]: the cgroup parent itself at levels
 // QOS and Pod, the container's directory in it at level Container.
 //
-// The error wraps [ErrEscapes] if the path is not below the root. A container without an
-// identifier has no cgroup yet, which is an error as well.
+// It returns an error if the path is not below the root, and for a container without an identifier,
+// which has no cgroup yet.
 func (l Layout) Of(req *hookmsg.Request) (string, error) {
 	cgroup := req.CgroupParent
-	if req.Level == hookmsg.LevelContainer {
+	if req.Level == abi.LevelContainer {
 		id := req.Container.ID
 		name := req.Pod.Namespace + "/" + req.Pod.Name + "/" + req.Container.Name
 		if id == "" {
 			return "", fmt.Errorf("cgroup of container %s: it has no identifier", name)
 		}
 		if !isIdentifier(id) {
-			return "", fmt.Errorf("cgroup of container %s: identifier %q: %w", name, id, ErrEscapes)
+			return "", fmt.Errorf("cgroup of container %s: identifier %q: %w", name, id, errEscapes)
 		}
 		if err := checkCgroup(cgroup); err != nil {
 			return "", err
@@ -169,7 +170,7 @@ func isIdentifier(id string) bool {
 // a runtime may have copied a path from one.
 //
 // Any other path is a *[ClaimError].
-func (l Layout) CheckPod(pod hookmsg.PodMeta, cgroup string) (hookmsg.QOSClass, error) {
+func (l Layout) CheckPod(pod hookmsg.PodMeta, cgroup string) (abi.QOSClass, error) {
 	e := &ClaimError{Pod: pod, Claimed: cgroup}
 	if !isIdentifier(pod.UID) {
 		return 0, e

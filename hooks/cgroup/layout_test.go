@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 )
@@ -15,18 +16,18 @@ func TestLayout(t *testing.T) {
 	crio := cgroup.Layout{Driver: cgroup.Systemd, Scope: "crio", Root: "/node"}
 	const uid = "8dbc5577-d0e2-4706"
 	for _, c := range []struct{ name, got, want string }{
-		{"the class of guaranteed pods", cgroupfs.QOS(hookmsg.QOSGuaranteed), "kubepods"},
-		{"a class", cgroupfs.QOS(hookmsg.QOSBestEffort), "kubepods/besteffort"},
-		{"a pod", cgroupfs.Pod(hookmsg.QOSBurstable, uid), "kubepods/burstable/pod8dbc5577-d0e2-4706"},
-		{"a guaranteed pod", cgroupfs.Pod(hookmsg.QOSGuaranteed, uid), "kubepods/pod8dbc5577-d0e2-4706"},
+		{"the class of guaranteed pods", cgroupfs.QOS(abi.QOSGuaranteed), "kubepods"},
+		{"a class", cgroupfs.QOS(abi.QOSBestEffort), "kubepods/besteffort"},
+		{"a pod", cgroupfs.Pod(abi.QOSBurstable, uid), "kubepods/burstable/pod8dbc5577-d0e2-4706"},
+		{"a guaranteed pod", cgroupfs.Pod(abi.QOSGuaranteed, uid), "kubepods/pod8dbc5577-d0e2-4706"},
 		{"a container", cgroupfs.Container("kubepods/pod1", "4b1f"), "kubepods/pod1/4b1f"},
 		{"a container of cri-o", cgroup.Layout{Scope: "crio"}.Container("kubepods/pod1", "4b1f"), "kubepods/pod1/crio-4b1f"},
-		{"below another root", cgroup.Layout{Root: "/node/k8s"}.QOS(hookmsg.QOSBurstable), "node/k8s/kubepods/burstable"},
-		{"a slice", systemd.QOS(hookmsg.QOSBurstable), "kubepods.slice/kubepods-burstable.slice"},
-		{"a pod's slice", systemd.Pod(hookmsg.QOSBurstable, uid), "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod8dbc5577_d0e2_4706.slice"},
-		{"a guaranteed pod's slice", systemd.Pod(hookmsg.QOSGuaranteed, uid), "kubepods.slice/kubepods-pod8dbc5577_d0e2_4706.slice"},
+		{"below another root", cgroup.Layout{Root: "/node/k8s"}.QOS(abi.QOSBurstable), "node/k8s/kubepods/burstable"},
+		{"a slice", systemd.QOS(abi.QOSBurstable), "kubepods.slice/kubepods-burstable.slice"},
+		{"a pod's slice", systemd.Pod(abi.QOSBurstable, uid), "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod8dbc5577_d0e2_4706.slice"},
+		{"a guaranteed pod's slice", systemd.Pod(abi.QOSGuaranteed, uid), "kubepods.slice/kubepods-pod8dbc5577_d0e2_4706.slice"},
 		{"a scope", systemd.Container("kubepods.slice", "4b1f"), "kubepods.slice/cri-containerd-4b1f.scope"},
-		{"a scope of cri-o", crio.Container(crio.QOS(hookmsg.QOSBestEffort), "4b1f"), "node.slice/node-kubepods.slice/node-kubepods-besteffort.slice/crio-4b1f.scope"},
+		{"a scope of cri-o", crio.Container(crio.QOS(abi.QOSBestEffort), "4b1f"), "node.slice/node-kubepods.slice/node-kubepods-besteffort.slice/crio-4b1f.scope"},
 		{"a parent as a path", cgroupfs.Parent("/kubepods/pod1"), "kubepods/pod1"},
 		{"a parent as a slice", systemd.Parent("kubepods-burstable-pod1.slice"), "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice"},
 		{"a parent as a path of slices", systemd.Parent("/kubepods.slice/kubepods-pod1.slice"), "kubepods.slice/kubepods-pod1.slice"},
@@ -51,18 +52,18 @@ func TestLayoutChecksWhatARuntimeSays(t *testing.T) {
 		layout            cgroup.Layout
 		uid               string
 		parent, container string // As the runtime has them.
-		want              hookmsg.QOSClass
+		want              abi.QOSClass
 	}{
-		{"containerd with cgroupfs", cgroupfs, uid, "/kubepods/burstable/pod" + uid, "/kubepods/burstable/pod" + uid + "/" + id, hookmsg.QOSBurstable},
-		{"containerd with systemd", systemd, uid, "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice", "kubepods-besteffort-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice:cri-containerd:" + id, hookmsg.QOSBestEffort},
-		{"containerd with the slice alone", systemd, uid, "kubepods-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice", "kubepods-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice:cri-containerd:" + id, hookmsg.QOSGuaranteed},
-		{"CRI-O with cgroupfs", cgroup.Layout{Scope: "crio"}, uid, "/kubepods/besteffort/pod" + uid, "/kubepods/besteffort/pod" + uid + "/crio-" + id, hookmsg.QOSBestEffort},
-		{"CRI-O with systemd", cgroup.Layout{Driver: cgroup.Systemd, Scope: "crio"}, uid, "kubepods-burstable-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice", "kubepods-burstable-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice:crio:" + id, hookmsg.QOSBurstable},
-		{"a static pod", systemd, static, "kubepods-burstable-pod" + static + ".slice", "kubepods-burstable-pod" + static + ".slice:cri-containerd:" + id, hookmsg.QOSBurstable},
-		{"a static guaranteed pod", cgroupfs, static, "/kubepods/pod" + static, "/kubepods/pod" + static + "/" + id, hookmsg.QOSGuaranteed},
-		{"another cgroupRoot", cgroup.Layout{Root: "/node/k8s"}, uid, "/node/k8s/kubepods/pod" + uid, "/node/k8s/kubepods/pod" + uid + "/" + id, hookmsg.QOSGuaranteed},
-		{"another cgroupRoot with systemd", cgroup.Layout{Driver: cgroup.Systemd, Root: "/my-node/k8s"}, static, "my_node-k8s-kubepods-burstable-pod" + static + ".slice", "my_node-k8s-kubepods-burstable-pod" + static + ".slice:cri-containerd:" + id, hookmsg.QOSBurstable},
-		{"another scope than configured", systemd, static, "kubepods-pod" + static + ".slice", "kubepods-pod" + static + ".slice:docker:" + id, hookmsg.QOSGuaranteed},
+		{"containerd with cgroupfs", cgroupfs, uid, "/kubepods/burstable/pod" + uid, "/kubepods/burstable/pod" + uid + "/" + id, abi.QOSBurstable},
+		{"containerd with systemd", systemd, uid, "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice", "kubepods-besteffort-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice:cri-containerd:" + id, abi.QOSBestEffort},
+		{"containerd with the slice alone", systemd, uid, "kubepods-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice", "kubepods-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice:cri-containerd:" + id, abi.QOSGuaranteed},
+		{"CRI-O with cgroupfs", cgroup.Layout{Scope: "crio"}, uid, "/kubepods/besteffort/pod" + uid, "/kubepods/besteffort/pod" + uid + "/crio-" + id, abi.QOSBestEffort},
+		{"CRI-O with systemd", cgroup.Layout{Driver: cgroup.Systemd, Scope: "crio"}, uid, "kubepods-burstable-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice", "kubepods-burstable-pod8dbc5577_d0e2_4706_8787_57d52c03ddf2.slice:crio:" + id, abi.QOSBurstable},
+		{"a static pod", systemd, static, "kubepods-burstable-pod" + static + ".slice", "kubepods-burstable-pod" + static + ".slice:cri-containerd:" + id, abi.QOSBurstable},
+		{"a static guaranteed pod", cgroupfs, static, "/kubepods/pod" + static, "/kubepods/pod" + static + "/" + id, abi.QOSGuaranteed},
+		{"another cgroupRoot", cgroup.Layout{Root: "/node/k8s"}, uid, "/node/k8s/kubepods/pod" + uid, "/node/k8s/kubepods/pod" + uid + "/" + id, abi.QOSGuaranteed},
+		{"another cgroupRoot with systemd", cgroup.Layout{Driver: cgroup.Systemd, Root: "/my-node/k8s"}, static, "my_node-k8s-kubepods-burstable-pod" + static + ".slice", "my_node-k8s-kubepods-burstable-pod" + static + ".slice:cri-containerd:" + id, abi.QOSBurstable},
+		{"another scope than configured", systemd, static, "kubepods-pod" + static + ".slice", "kubepods-pod" + static + ".slice:docker:" + id, abi.QOSGuaranteed},
 
 		{"another pod's", cgroupfs, uid, "/kubepods/burstable/pod" + static, "/kubepods/burstable/pod" + static + "/" + id, 0},
 		{"another root's", cgroupfs, uid, "/node/kubepods/pod" + uid, "/node/kubepods/pod" + uid + "/" + id, 0},

@@ -4,8 +4,8 @@ package cgroup
 
 import "errors"
 
-// ErrLocked is wrapped by the error of [Applier.Lock].
-var ErrLocked = errors.New("another process holds it")
+// errLocked is wrapped by the error of [Applier.Lock].
+var errLocked = errors.New("another process holds it")
 
 // Lock does nothing: there are no cgroups on this system.
 func (a *Applier) Lock() (unlock func(), err error) { return func() {}, nil }

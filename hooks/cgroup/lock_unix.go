@@ -8,13 +8,12 @@ import (
 	"syscall"
 )
 
-// ErrLocked is wrapped by the error of [Applier.Lock].
-var ErrLocked = errors.New("another process holds it")
+// errLocked is wrapped by the error of [Applier.Lock].
+var errLocked = errors.New("another process holds it")
 
 // Lock locks the hierarchy for this process until unlock is called or the process ends, since two
 // processes that write different decisions would undo each other's work forever. It does not wait:
-// if another process has called Lock, on the node or in any of its containers, the error wraps
-// [ErrLocked].
+// it returns an error if another process has called Lock, on the node or in any of its containers.
 func (a *Applier) Lock() (unlock func(), err error) {
 	dir, err := a.root.Open(".")
 	if err != nil {
@@ -27,7 +26,7 @@ func (a *Applier) Lock() (unlock func(), err error) {
 		}
 	}
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = ErrLocked
+		err = errLocked
 	}
 	if err != nil {
 		dir.Close()

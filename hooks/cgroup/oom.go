@@ -72,7 +72,7 @@ func (p *plan) processes(file string) (*setting, *roll) {
 	}
 	numbers := strings.Fields(raw)
 	if slices.Contains(numbers, "0") {
-		p.fail(fmt.Errorf("apply %s to cgroup %q: its processes are in another PID namespace: %w", p.field, p.cgroup, ErrUnsupported))
+		p.fail(fmt.Errorf("apply %s to cgroup %q: its processes are in another PID namespace: %w", p.field, p.cgroup, errUnsupported))
 		return nil, nil
 	}
 	for _, n := range numbers {

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
@@ -32,7 +33,7 @@ type plan struct {
 
 	// cgroup, level, depth and field are those of the target being planned.
 	cgroup string
-	level  hookmsg.Level
+	level  abi.Level
 	depth  int
 	field  hookmsg.Fields
 	closed map[string]bool // The controllers whose directory cannot be opened.
@@ -461,7 +462,7 @@ func (p *plan) parents(file string) (string, error) {
 	root, name := p.applier.root, parent
 	if p.applier.controllers != nil {
 		if root, name = p.applier.controllers[controller], controller+"/"+parent; root == nil {
-			return "", &FileError{Op: "open", File: controller, Err: fmt.Errorf("the controller is not mounted: %w: %w", ErrUnsupported, fs.ErrNotExist)}
+			return "", &FileError{Op: "open", File: controller, Err: fmt.Errorf("the controller is not mounted: %w: %w", errUnsupported, fs.ErrNotExist)}
 		}
 	}
 	dir, err := root.OpenRoot(parent)

@@ -128,7 +128,7 @@ func (p *plan) resctrl(group string, schemata *string) {
 		_, err = root.Lstat("schemata") // Without schemata, it is only an empty directory.
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		p.fail(fmt.Errorf("apply resctrl_group to cgroup %q: %s is not mounted: %w", p.cgroup, p.applier.resctrl, ErrUnsupported))
+		p.fail(fmt.Errorf("apply resctrl_group to cgroup %q: %s is not mounted: %w", p.cgroup, p.applier.resctrl, errUnsupported))
 		return
 	}
 	path := func(file string) string { return filepath.Join(p.applier.resctrl, group, file) }
@@ -150,7 +150,7 @@ func (p *plan) resctrl(group string, schemata *string) {
 		fail("open", "", err)
 		return
 	case !info.IsDir():
-		fail("open", "", fmt.Errorf("not a directory: %w", ErrEscapes))
+		fail("open", "", fmt.Errorf("not a directory: %w", errEscapes))
 		return
 	}
 	if schemata != nil {

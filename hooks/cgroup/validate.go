@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
@@ -67,7 +68,7 @@ const maxUnified = 64
 // Validate returns an error for every value of resources that the kernel accepts in no cgroup at a
 // level, or that would break the kubelet; nil if there is none. Whether a certain cgroup accepts a
 // value depends on those above and below it, and only a write shows it.
-func Validate(r *hookmsg.Resources, level hookmsg.Level) (errs []error) {
+func Validate(r *hookmsg.Resources, level abi.Level) (errs []error) {
 	fields := r.Fields()
 	if fields == 0 {
 		return nil
@@ -86,10 +87,10 @@ func Validate(r *hookmsg.Resources, level hookmsg.Level) (errs []error) {
 	if r.CPUBurstUS != nil && r.CFSQuotaUS != nil && *r.CFSQuotaUS >= 0 && *r.CPUBurstUS > *r.CFSQuotaUS {
 		errs = append(errs, fmt.Errorf("cpu_burst_us is %d, more than the cfs_quota_us of %d", *r.CPUBurstUS, *r.CFSQuotaUS))
 	}
-	if r.OOMScoreAdj != nil && level != hookmsg.LevelContainer {
+	if r.OOMScoreAdj != nil && level != abi.LevelContainer {
 		errs = append(errs, errors.New("oom_score_adj is set above a container, where there are no processes"))
 	}
-	if level != hookmsg.LevelContainer && (r.CoreSchedGroup != nil || r.ResctrlGroup != nil) {
+	if level != abi.LevelContainer && (r.CoreSchedGroup != nil || r.ResctrlGroup != nil) {
 		errs = append(errs, errors.New("core_sched_group or resctrl_group is set above a container, where there are no processes"))
 	}
 	if r.ResctrlSchemata != nil && r.ResctrlGroup == nil {
@@ -185,7 +186,7 @@ func notFileName(r rune) bool {
 // checkCgroup refuses paths that are not clean paths below the root.
 func checkCgroup(cgroup string) error {
 	if cgroup == "" || cgroup == "." || path.IsAbs(cgroup) || path.Clean(cgroup) != cgroup || cgroup == ".." || strings.HasPrefix(cgroup, "../") {
-		return fmt.Errorf("cgroup %q: %w", cgroup, ErrEscapes)
+		return fmt.Errorf("cgroup %q: %w", cgroup, errEscapes)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
@@ -74,8 +75,8 @@ const (
 )
 
 // writerOf returns the creator of the cgroups of a level.
-func writerOf(level hookmsg.Level) writer {
-	if level == hookmsg.LevelPod || level == hookmsg.LevelQOS {
+func writerOf(level abi.Level) writer {
+	if level == abi.LevelPod || level == abi.LevelQOS {
 		return theKubelet
 	}
 	return theRuntime
@@ -107,7 +108,7 @@ var defaultConversions = [writers]WeightConversion{theRuntime: WeightQuadratic, 
 const defaultWeight = 100
 
 // conversion returns the conversion of a cgroup.
-func (a *Applier) conversion(level hookmsg.Level, cgroup string) WeightConversion {
+func (a *Applier) conversion(level abi.Level, cgroup string) WeightConversion {
 	by, c := writerOf(level), &a.conversions
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +122,7 @@ func (a *Applier) conversion(level hookmsg.Level, cgroup string) WeightConversio
 //
 // Later decisions on cpu_shares use the detected conversion: on the cgroup, and on others without a
 // detected one unless that of a younger cgroup applies.
-func (a *Applier) FindConversion(level hookmsg.Level, cgroup string, shares ...int64) WeightConversion {
+func (a *Applier) FindConversion(level abi.Level, cgroup string, shares ...int64) WeightConversion {
 	by, c := writerOf(level), &a.conversions
 	if a.version != V2 || c.fixed[by] != 0 {
 		return 0
@@ -193,7 +194,7 @@ func (e *Enforcer) findConversions(ctx context.Context, differ []Target) {
 	if a.version != V2 || a.conversions.fixed[theRuntime] != 0 && a.conversions.fixed[theKubelet] != 0 {
 		return
 	}
-	before := [writers]WeightConversion{a.conversion(hookmsg.LevelContainer, ""), a.conversion(hookmsg.LevelPod, "")}
+	before := [writers]WeightConversion{a.conversion(abi.LevelContainer, ""), a.conversion(abi.LevelPod, "")}
 	unknown := false
 	for i := range differ {
 		d := &differ[i]
@@ -220,9 +221,9 @@ func (e *Enforcer) findConversions(ctx context.Context, differ []Target) {
 			if _, ok := a.conversions.found(cgroup); ok || asked.CPUShares == nil {
 				return
 			}
-			level, shares := hookmsg.LevelContainer, []int64{*asked.CPUShares}
+			level, shares := abi.LevelContainer, []int64{*asked.CPUShares}
 			if pod {
-				level = hookmsg.LevelPod
+				level = abi.LevelPod
 			}
 			if decided, _ := e.state.Get(cgroup); decided.Resources != nil && decided.Resources.CPUShares != nil {
 				shares = append(shares, *decided.Resources.CPUShares)
@@ -230,7 +231,7 @@ func (e *Enforcer) findConversions(ctx context.Context, differ []Target) {
 			a.FindConversion(level, cgroup, shares...)
 		})
 	}
-	for by, level := range [writers]hookmsg.Level{theRuntime: hookmsg.LevelContainer, theKubelet: hookmsg.LevelPod} {
+	for by, level := range [writers]abi.Level{theRuntime: abi.LevelContainer, theKubelet: abi.LevelPod} {
 		if is := a.conversion(level, ""); is != before[by] && e.cfg.Logger != nil {
 			e.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "cpu_shares are converted to cpu.weight by a different formula from now on, found in cgroups of other writers",
 				slog.String("change", level.String()+": "+before[by].String()+" -> "+is.String()))

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/internal/cgrouptest"
@@ -19,25 +20,25 @@ func shares(n int64) *hookmsg.Resources { return &hookmsg.Resources{CPUShares: &
 func TestFindConversion(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		level  hookmsg.Level
+		level  abi.Level
 		weight string
 		shares []int64
 		fixed  cgroup.WeightConversion
 		want   cgroup.WeightConversion
 	}{
-		{"of runc 1.3.2", hookmsg.LevelContainer, "59", []int64{512}, 0, cgroup.WeightQuadratic},
-		{"of runc 1.3.1", hookmsg.LevelContainer, "20", []int64{512}, 0, cgroup.WeightLinear},
-		{"the kernel's default, of runc 1.3.2", hookmsg.LevelContainer, "100", []int64{1024}, 0, cgroup.WeightQuadratic},
-		{"the kernel's default, of a pod: the kubelet has not written yet", hookmsg.LevelPod, "100", []int64{1024}, 0, 0},
-		{"of the kubelet 1.37", hookmsg.LevelPod, "39", []int64{1024}, 0, cgroup.WeightLinear},
-		{"of a kubelet that converts as the runtime", hookmsg.LevelPod, "59", []int64{512}, 0, cgroup.WeightQuadratic},
-		{"no CPU asked for: both make 1 of it", hookmsg.LevelContainer, "1", []int64{2}, 0, 0},
-		{"of another writer", hookmsg.LevelContainer, "77", []int64{512}, 0, 0},
-		{"decided before a restart", hookmsg.LevelContainer, "20", []int64{300, 512}, 0, cgroup.WeightLinear},
-		{"either, by what was asked for and what was decided", hookmsg.LevelContainer, "20", []int64{512, 124}, 0, 0},
-		{"an idle cgroup", hookmsg.LevelContainer, "0", []int64{512}, 0, 0},
-		{"no cgroup", hookmsg.LevelContainer, "", []int64{512}, 0, 0},
-		{"one that is configured", hookmsg.LevelContainer, "20", []int64{512}, cgroup.WeightQuadratic, 0},
+		{"of runc 1.3.2", abi.LevelContainer, "59", []int64{512}, 0, cgroup.WeightQuadratic},
+		{"of runc 1.3.1", abi.LevelContainer, "20", []int64{512}, 0, cgroup.WeightLinear},
+		{"the kernel's default, of runc 1.3.2", abi.LevelContainer, "100", []int64{1024}, 0, cgroup.WeightQuadratic},
+		{"the kernel's default, of a pod: the kubelet has not written yet", abi.LevelPod, "100", []int64{1024}, 0, 0},
+		{"of the kubelet 1.37", abi.LevelPod, "39", []int64{1024}, 0, cgroup.WeightLinear},
+		{"of a kubelet that converts as the runtime", abi.LevelPod, "59", []int64{512}, 0, cgroup.WeightQuadratic},
+		{"no CPU asked for: both make 1 of it", abi.LevelContainer, "1", []int64{2}, 0, 0},
+		{"of another writer", abi.LevelContainer, "77", []int64{512}, 0, 0},
+		{"decided before a restart", abi.LevelContainer, "20", []int64{300, 512}, 0, cgroup.WeightLinear},
+		{"either, by what was asked for and what was decided", abi.LevelContainer, "20", []int64{512, 124}, 0, 0},
+		{"an idle cgroup", abi.LevelContainer, "0", []int64{512}, 0, 0},
+		{"no cgroup", abi.LevelContainer, "", []int64{512}, 0, 0},
+		{"one that is configured", abi.LevelContainer, "20", []int64{512}, cgroup.WeightQuadratic, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			root := t.TempDir()
@@ -82,7 +83,7 @@ func TestEnforceTakesTheConversionThatIsInForce(t *testing.T) {
 		(*facts.Store)(state.Facts()).Learn(facts.Subject{PodUID: uid, ContainerID: "web"}, func(f *facts.Facts) { f.Cgroup, f.Asked = container, shares(asked) })
 		return pod, container
 	}
-	decide := func(path, uid string, level hookmsg.Level, n int64, is cgroup.WeightConversion) {
+	decide := func(path, uid string, level abi.Level, n int64, is cgroup.WeightConversion) {
 		state.Put(cgroup.Target{Cgroup: path, PodUID: uid, Level: level, Resources: shares(n)})
 		weights[path] = strconv.FormatInt(is.Weight(n), 10)
 	}
@@ -102,23 +103,23 @@ func TestEnforceTakesTheConversionThatIsInForce(t *testing.T) {
 	// Nothing was asked for a, which does not tell; b, on which nothing is decided, does.
 	podA, webA := run("a", 2, linear, linear)
 	_, _ = run("b", 512, linear, linear)
-	decide(podA, "a", hookmsg.LevelPod, 300, linear)
-	decide(webA, "a", hookmsg.LevelContainer, 300, linear)
+	decide(podA, "a", abi.LevelPod, 300, linear)
+	decide(webA, "a", abi.LevelContainer, 300, linear)
 	hold("an older runtime")
 
 	// The runtime is upgraded. What it makes has its conversion, the rest as it was.
 	podC, webC := run("c", 512, linear, quadratic)
-	decide(podC, "c", hookmsg.LevelPod, 400, linear)
-	decide(webC, "c", hookmsg.LevelContainer, 400, quadratic)
+	decide(podC, "c", abi.LevelPod, 400, linear)
+	decide(webC, "c", abi.LevelContainer, 400, quadratic)
 	podD, webD := run("d", 2, linear, quadratic)
-	decide(podD, "d", hookmsg.LevelPod, 500, linear)
-	decide(webD, "d", hookmsg.LevelContainer, 500, quadratic)
+	decide(podD, "d", abi.LevelPod, 500, linear)
+	decide(webD, "d", abi.LevelContainer, 500, quadratic)
 	hold("a new runtime")
 
 	// So is the kubelet.
 	podE, webE := run("e", 512, quadratic, quadratic)
-	decide(podE, "e", hookmsg.LevelPod, 600, quadratic)
-	decide(webE, "e", hookmsg.LevelContainer, 600, quadratic)
+	decide(podE, "e", abi.LevelPod, 600, quadratic)
+	decide(webE, "e", abi.LevelContainer, 600, quadratic)
 	hold("a new kubelet")
 
 	// Another writer's weight, which the other conversion makes of the shares, is put back.
@@ -127,7 +128,7 @@ func TestEnforceTakesTheConversionThatIsInForce(t *testing.T) {
 
 	// An update by the runtime, which holds what it was told.
 	tree.Write(webC, "cpu.weight", strconv.FormatInt(linear.Weight(700), 10))
-	decide(webC, "c", hookmsg.LevelContainer, 700, linear)
+	decide(webC, "c", abi.LevelContainer, 700, linear)
 	hold("an older runtime updates a container")
 
 	// An agent that starts anew, and decides the same.

@@ -48,6 +48,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
@@ -116,7 +117,7 @@ func New(state *cgroup.State) *Metrics {
 	m.decisionTime.WithLabelValues()
 	m.passTime.WithLabelValues()
 	// rate and increase miss the step from no series to 1. Runtimes wait for these stages.
-	for _, stage := range []hookmsg.Stage{hookmsg.PreRunPodSandbox, hookmsg.PreCreateContainer, hookmsg.PreStartContainer, hookmsg.PreUpdateContainerResources} {
+	for _, stage := range []abi.Stage{abi.PreRunPodSandbox, abi.PreCreateContainer, abi.PreStartContainer, abi.PreUpdateContainerResources} {
 		m.decisions.WithLabelValues(stage.String(), "failed")
 	}
 	for _, cause := range cgroup.Causes() {

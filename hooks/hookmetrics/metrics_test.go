@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
@@ -84,7 +85,7 @@ func TestDecisions(t *testing.T) {
 		{canceled, nil},
 		{late, nil},
 	} {
-		engine.Decide(call.ctx, &hookmsg.Request{Stage: hookmsg.PreCreateContainer, Level: hookmsg.LevelContainer, PodAnnotations: call.annotations})
+		engine.Decide(call.ctx, &hookmsg.Request{Stage: abi.PreCreateContainer, Level: abi.LevelContainer, PodAnnotations: call.annotations})
 	}
 	want := map[string]float64{
 		"decisions_total{decided,PreCreateContainer}":  2,

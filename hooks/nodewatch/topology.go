@@ -23,9 +23,9 @@ const (
 	maxSysFile = 64 << 10
 )
 
-// ReadTopology reads the topology of a machine's processors from the kernel's sysfs at root:
+// readTopology reads the topology of a machine's processors from the kernel's sysfs at root:
 // "/sys".
-func ReadTopology(root string) (*hookmsg.Topology, error) {
+func readTopology(root string) (*hookmsg.Topology, error) {
 	s := sysfs{cpu: filepath.Join(root, "devices/system/cpu"), node: filepath.Join(root, "devices/system/node")}
 	t, err := s.topology()
 	if err != nil {

@@ -285,7 +285,7 @@ func (w *Watch) apply(ctx context.Context, raw json.RawMessage) error {
 	if last := w.last; last != nil && maps.Equal(last.Capacity, node.Capacity) {
 		node.Topology = last.Topology
 	} else if w.cfg.Sys != "" {
-		if node.Topology, err = ReadTopology(w.cfg.Sys); err != nil {
+		if node.Topology, err = readTopology(w.cfg.Sys); err != nil {
 			w.cfg.Logger.Warn("the topology of the node is unavailable to plugins", slog.Any("err", err))
 		}
 	}

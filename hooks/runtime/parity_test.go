@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
@@ -48,8 +49,8 @@ func resized() *hookmsg.Resources {
 // annotations are the pod's, with a script for the container alone, or for the
 // pod as well: a pod that is decided to be tighter than what the kubelet asks for
 // its container has no room for it.
-func annotations(level hookmsg.Level, script string) map[string]string {
-	if level == hookmsg.LevelContainer {
+func annotations(level abi.Level, script string) map[string]string {
+	if level == abi.LevelContainer {
 		return map[string]string{"p/Container": script}
 	}
 	return map[string]string{"p": script}
@@ -71,10 +72,10 @@ type pods []standalone.Pod
 func (p pods) Pods(context.Context) ([]standalone.Pod, error) { return p, nil }
 
 func byStandalone(t *testing.T, node *runtimetest.Runtime, agent *runtimetest.Agent, annotations map[string]string) (c created) {
-	c.pod = node.Pod(hookmsg.QOSBurstable, "u1")
+	c.pod = node.Pod(abi.QOSBurstable, "u1")
 	c.container, c.pid = node.Create(c.pod, "c1", asked())
 	list := pods{{
-		Namespace: "shop", Name: "web", UID: "u1", Annotations: annotations, QOSClass: hookmsg.QOSBurstable,
+		Namespace: "shop", Name: "web", UID: "u1", Annotations: annotations, QOSClass: abi.QOSBurstable,
 		Containers: []standalone.Container{{Name: "nginx", ID: "c1", Resources: asked()}},
 	}}
 	r, err := standalone.New(standalone.Config{Engine: agent.Engine, State: agent.State, Enforcer: agent.Enforcer, Layout: node.Layout, Discovery: list})
@@ -128,7 +129,7 @@ func byRuntimeHook(t *testing.T, node *runtimetest.Runtime, agent *runtimetest.A
 	t.Cleanup(func() { conn.Close() })
 	client := pb.NewRuntimeHookServiceClient(conn)
 
-	c.pod = node.Pod(hookmsg.QOSBurstable, "u1")
+	c.pod = node.Pod(abi.QOSBurstable, "u1")
 	meta := &pb.PodSandboxMetadata{Namespace: "shop", Name: "web", Uid: "u1"}
 	if _, err := client.PreRunPodSandboxHook(t.Context(), &pb.PodSandboxHookRequest{PodMeta: meta, Annotations: annotations, CgroupParent: "/" + c.pod}); err != nil {
 		t.Fatal(err)
@@ -190,7 +191,7 @@ func byNRI(t *testing.T, node *runtimetest.Runtime, agent *runtimetest.Agent, an
 		t.Fatal("the plugin does not connect")
 	}
 
-	c.pod = node.Pod(hookmsg.QOSBurstable, "u1")
+	c.pod = node.Pod(abi.QOSBurstable, "u1")
 	sandbox := &api.PodSandbox{Id: "s1", Namespace: "shop", Name: "web", Uid: "u1", Annotations: annotations, Linux: &api.LinuxPodSandbox{CgroupParent: "/" + c.pod}}
 	if err := peer.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: sandbox}); err != nil {
 		t.Fatal(err)
@@ -267,8 +268,8 @@ func TestParityOnCgroup2(t *testing.T) {
 // with their containers, and about QoS classes with all below.
 var cases = []struct {
 	name, script string
-	from         hookmsg.Level // The widest that may decide so.
-	v2           bool          // Only on cgroup v2.
+	from         abi.Level // The widest that may decide so.
+	v2           bool      // Only on cgroup v2.
 	// created says that nothing is asked for later: a runtime cannot write the
 	// shares of an idle cgroup, which the kernel refuses.
 	created bool
@@ -279,7 +280,7 @@ var cases = []struct {
 	{name: "cfs_period_us", script: "cfs_period_us 200000"},
 	{name: "quota and period", script: "cfs_quota_us 80000\ncfs_period_us 20000"},
 	{name: "cpu_burst_us", script: "cfs_quota_us 80000\ncpu_burst_us 1000"},
-	{name: "cpu_idle", script: "cpu_idle 1", from: hookmsg.LevelPod, created: true},
+	{name: "cpu_idle", script: "cpu_idle 1", from: abi.LevelPod, created: true},
 	{name: "cpuset_cpus", script: "cpuset_cpus 1"},
 	{name: "cpuset_mems", script: "cpuset_mems 0\ncpu_shares 78"},
 	{name: "memory_limit_bytes", script: "memory_limit_bytes 536870913"},
@@ -287,8 +288,8 @@ var cases = []struct {
 	{name: "memory_low_bytes", script: "memory_low_bytes 4096", v2: true},
 	{name: "memory_high_bytes", script: "memory_high_bytes 536870912", v2: true},
 	{name: "unified", script: `unified io.weight "default 50"`, v2: true},
-	{name: "oom_score_adj", script: "oom_score_adj 123", from: hookmsg.LevelContainer},
-	{name: "from what the kubelet asks", script: "divide_quota 2", from: hookmsg.LevelContainer},
+	{name: "oom_score_adj", script: "oom_score_adj 123", from: abi.LevelContainer},
+	{name: "from what the kubelet asks", script: "divide_quota 2", from: abi.LevelContainer},
 	{name: "much at once", script: "cpu_shares 2\ncfs_quota_us 50000\ncfs_period_us 50000\ncpu_burst_us 500\ncpuset_cpus 0\nmemory_limit_bytes 268435456"},
 }
 
@@ -304,7 +305,7 @@ func look(t *testing.T, node *runtimetest.Runtime, c created, want map[string]st
 	for start := time.Now(); ; time.Sleep(time.Millisecond) {
 		files = map[string]string{}
 		for prefix, cgroup := range map[string]string{
-			"kubepods ": node.Layout.QOS(hookmsg.QOSGuaranteed), "class ": node.Layout.QOS(hookmsg.QOSBurstable), "pod ": c.pod, "container ": c.container,
+			"kubepods ": node.Layout.QOS(abi.QOSGuaranteed), "class ": node.Layout.QOS(abi.QOSBurstable), "pod ": c.pod, "container ": c.container,
 		} {
 			for name, text := range node.Files(cgroup) {
 				files[prefix+name] = text
@@ -333,8 +334,8 @@ func TestParity(t *testing.T) {
 	agent := runtimetest.NewAgent(t, "../testdata/scripted", func(p *hooks.PluginConfig) { p.GuestConfig = config })
 	v2 := runtimetest.NewRuntime(t).Tree.V2
 	for _, c := range cases {
-		for level, what := range map[hookmsg.Level]string{
-			hookmsg.LevelContainer: " of a container", hookmsg.LevelPod: " of a pod and its container", hookmsg.LevelQOS: " of a class, a pod and its container",
+		for level, what := range map[abi.Level]string{
+			abi.LevelContainer: " of a container", abi.LevelPod: " of a pod and its container", abi.LevelQOS: " of a class, a pod and its container",
 		} {
 			if level < c.from {
 				continue
@@ -348,7 +349,7 @@ func TestParity(t *testing.T) {
 				take := func(w way, script string, want [2]map[string]string) (got [2]map[string]string) {
 					agent.Restart(t)
 					node := runtimetest.NewRuntime(t)
-					if level == hookmsg.LevelQOS {
+					if level == abi.LevelQOS {
 						dir := "undecided"
 						if script != "" {
 							dir = classDir(c.name)
@@ -356,12 +357,12 @@ func TestParity(t *testing.T) {
 						node.Layout.Root += "/" + dir
 					}
 					created := w(t, node, agent, annotations(level, script))
-					got[0] = look(t, node, created, want[0], level == hookmsg.LevelQOS)
+					got[0] = look(t, node, created, want[0], level == abi.LevelQOS)
 					if c.created {
 						return got
 					}
 					created.resize()
-					got[1] = look(t, node, created, want[1], level == hookmsg.LevelQOS)
+					got[1] = look(t, node, created, want[1], level == abi.LevelQOS)
 					return got
 				}
 				want := take(byStandalone, c.script, [2]map[string]string{})

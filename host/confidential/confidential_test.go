@@ -18,9 +18,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/host/confidential"
 	kjson "github.com/kubewasm/kubewasm/internal/json"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 const password = "aHVudGVyMg=="
@@ -195,7 +197,7 @@ func TestPartsOfAMessageAreMasked(t *testing.T) {
 	}
 	var rule *confidential.Rule
 	var stain confidential.Stain
-	if !rule.MaskMessage(confidential.Pod, 2, false, data, &stain) || bytes.Contains(data, []byte(password)) {
+	if !rule.MaskMessage(wire.ShapePod, 2, false, data, &stain) || bytes.Contains(data, []byte(password)) {
 		t.Errorf("it became %q", data)
 	}
 }
@@ -212,7 +214,7 @@ func TestMalformedMessagesAreSealed(t *testing.T) {
 		var rule *confidential.Rule
 		var stain confidential.Stain
 		data := bytes.Clone(message[:n])
-		rule.MaskMessage(confidential.SecretObject, 0, false, data, &stain)
+		rule.MaskMessage(wire.ShapeSecretObject, 0, false, data, &stain)
 		if bytes.Contains(data, []byte(password[:8])) {
 			t.Fatalf("%d bytes became %q", n, data)
 		}
@@ -221,7 +223,7 @@ func TestMalformedMessagesAreSealed(t *testing.T) {
 
 func TestRequestsOfHooksAreMasked(t *testing.T) {
 	request := hookmsg.AppendRequest(nil, &hookmsg.Request{
-		Stage: hookmsg.PreCreateContainer, Level: hookmsg.LevelContainer, Pod: hookmsg.PodMeta{Name: "web"},
+		Stage: abi.PreCreateContainer, Level: abi.LevelContainer, Pod: hookmsg.PodMeta{Name: "web"},
 		PodLabels:      map[string]string{"pin": "a1b2c3d4", "app": "web-frontend"},
 		PodAnnotations: map[string]string{"a": `{"kind":"Secret","data":{"p":"` + password + `"}}`},
 		ContainerEnvs:  []hookmsg.Env{{Name: "DSN", Value: "postgres://u:" + password + "@db"}},
@@ -241,7 +243,7 @@ func TestRequestsOfHooksAreMasked(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var stain confidential.Stain
 			data := bytes.Clone(request)
-			test.rule.MaskMessage(confidential.HookRequest, 0, false, data, &stain)
+			test.rule.MaskMessage(wire.ShapeHookRequest, 0, false, data, &stain)
 			for _, text := range test.gone {
 				if bytes.Contains(data, []byte(text)) {
 					t.Errorf("%s is in %q", text, data)

@@ -9,56 +9,30 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/kubewasm/kubewasm/internal/json"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 // Shape names the type of a message in protobuf, whose bytes do not name it. Recordings contain
 // the numbers of shapes.
 type Shape uint64
 
-// The shapes.
-const (
-	// Whole is a message that is sealed as a whole.
-	Whole Shape = iota
-	// unnamed is a message that is sealed as a whole since the fields of a Rule have no names in it.
-	unnamed
-	// other is a message in which only texts are examined, such as an object without environment
-	// variables.
-	other
-	// SecretObject is core/v1 Secret, tokenReview and tokenRequest those of authentication/v1.
-	SecretObject
-	tokenReview
-	tokenRequest
-	// Pod is core/v1 Pod, and podTemplate and replicationController of core/v1.
-	Pod
-	podTemplate
-	replicationController
-	// deployment is Deployment, ReplicaSet or StatefulSet of apps/v1.
-	deployment
-	// daemonSet is that of apps/v1, job and cronJob are those of batch/v1.
-	daemonSet
-	job
-	cronJob
-	// Text is a text alone, such as the value of an annotation.
-	Text
-	// HookRequest is kubewasm.hooks.v1.Request.
-	HookRequest
-)
-
 // Sealed reports whether all messages of the shape are sealed.
-func (s Shape) Sealed() bool { return s <= unnamed || s >= SecretObject && s <= tokenRequest }
+func (s Shape) Sealed() bool {
+	return s <= wire.ShapeUnnamed || s >= wire.ShapeSecretObject && s <= wire.ShapeTokenRequest
+}
 
 // ShapeOf returns the shape of the objects of a kind.
 func (r *Rule) ShapeOf(group, kind string) Shape {
 	switch {
 	case r.names(group, kind):
-		return Whole
+		return wire.ShapeWhole
 	case r != nil && len(r.Fields) != 0:
-		return unnamed
+		return wire.ShapeUnnamed
 	}
 	if shape, ok := shapeOfKind[kind]; ok {
 		return shape
 	}
-	return other
+	return wire.ShapeOther
 }
 
 // ShapeOfResource returns the shape of the objects of a resource, which is named as in a URL of the
@@ -66,24 +40,24 @@ func (r *Rule) ShapeOf(group, kind string) Shape {
 func (r *Rule) ShapeOfResource(resource string) Shape {
 	plural := resource[strings.LastIndexByte(resource, '/')+1:]
 	for kind, shape := range shapeOfKind {
-		if strings.ToLower(kind)+"s" == plural && !r.names(AnyGroup, kind) && (r == nil || len(r.Fields) == 0 || isBuiltin(kind)) {
+		if strings.ToLower(kind)+"s" == plural && !r.names(wire.AnyGroup, kind) && (r == nil || len(r.Fields) == 0 || isBuiltin(kind)) {
 			return shape
 		}
 	}
 	switch {
 	case r.SealsResource(resource):
-		return Whole
+		return wire.ShapeWhole
 	case r != nil && len(r.Fields) != 0:
-		return unnamed
+		return wire.ShapeUnnamed
 	}
-	return other
+	return wire.ShapeOther
 }
 
 var shapeOfKind = map[string]Shape{
-	secretKind: SecretObject, tokenReviewKind: tokenReview, tokenRequestKind: tokenRequest,
-	"Pod": Pod, "PodTemplate": podTemplate, "ReplicationController": replicationController,
-	"Deployment": deployment, "ReplicaSet": deployment, "StatefulSet": deployment,
-	"DaemonSet": daemonSet, "Job": job, "CronJob": cronJob,
+	secretKind: wire.ShapeSecretObject, tokenReviewKind: wire.ShapeTokenReview, tokenRequestKind: wire.ShapeTokenRequest,
+	"Pod": wire.ShapePod, "PodTemplate": wire.ShapePodTemplate, "ReplicationController": wire.ShapeReplicationController,
+	"Deployment": wire.ShapeDeployment, "ReplicaSet": wire.ShapeDeployment, "StatefulSet": wire.ShapeDeployment,
+	"DaemonSet": wire.ShapeDaemonSet, "Job": wire.ShapeJob, "CronJob": wire.ShapeCronJob,
 }
 
 // class is the treatment of a field.
@@ -128,19 +102,19 @@ func objectWith(n protowire.Number, spec message) message {
 }
 
 var shapes = map[Shape]message{
-	other:                 {1: {message: metadata}},
-	SecretObject:          {1: {message: sealedMetadata}, 2: {message: entry(sealed)}, 4: {message: entry(sealed)}},
-	tokenReview:           objectWith(2, message{1: {class: sealed}}),
-	tokenRequest:          objectWith(3, message{1: {class: sealed}}),
-	Pod:                   objectWith(2, podSpec),
-	podTemplate:           objectWith(2, template),
-	replicationController: objectWith(2, message{3: {message: template}}),
-	deployment:            objectWith(2, message{3: {message: template}}),
-	daemonSet:             objectWith(2, message{2: {message: template}}),
-	job:                   objectWith(2, jobSpec),
-	cronJob:               objectWith(2, message{5: {message: message{1: {message: metadata}, 2: {message: jobSpec}}}}),
-	Text:                  {},
-	HookRequest: {
+	wire.ShapeOther:                 {1: {message: metadata}},
+	wire.ShapeSecretObject:          {1: {message: sealedMetadata}, 2: {message: entry(sealed)}, 4: {message: entry(sealed)}},
+	wire.ShapeTokenReview:           objectWith(2, message{1: {class: sealed}}),
+	wire.ShapeTokenRequest:          objectWith(3, message{1: {class: sealed}}),
+	wire.ShapePod:                   objectWith(2, podSpec),
+	wire.ShapePodTemplate:           objectWith(2, template),
+	wire.ShapeReplicationController: objectWith(2, message{3: {message: template}}),
+	wire.ShapeDeployment:            objectWith(2, message{3: {message: template}}),
+	wire.ShapeDaemonSet:             objectWith(2, message{2: {message: template}}),
+	wire.ShapeJob:                   objectWith(2, jobSpec),
+	wire.ShapeCronJob:               objectWith(2, message{5: {message: message{1: {message: metadata}, 2: {message: jobSpec}}}}),
+	wire.ShapeText:                  {},
+	wire.ShapeHookRequest: {
 		5: {message: entry(text), name: "pod_labels", keyed: true}, 6: {message: entry(text), name: "pod_annotations", keyed: true},
 		7: {message: entry(text), name: "container_annotations", keyed: true}, 11: {message: entry(variable), name: "container_envs", keyed: true},
 		13: {message: entry(text), name: "node_labels", keyed: true}, 14: {message: entry(text), name: "node_annotations", keyed: true},
@@ -185,7 +159,7 @@ func (m *messages) seal(value []byte) {
 func (m *messages) object(shape Shape, part uint32, data []byte) {
 	description, known := shapes[shape]
 	if json.Valid(data) { // Custom resources have no other form, and some hosts give all in it.
-		if shape == Whole {
+		if shape == wire.ShapeWhole {
 			m.seal(data)
 			return
 		}
@@ -198,7 +172,7 @@ func (m *messages) object(shape Shape, part uint32, data []byte) {
 	switch {
 	case !known:
 		m.seal(data)
-	case shape == Text:
+	case shape == wire.ShapeText:
 		m.texts(data, 0)
 	case part == 0:
 		m.message(description, data)
@@ -211,11 +185,11 @@ func (m *messages) object(shape Shape, part uint32, data []byte) {
 
 func kindOfShape(shape Shape) string {
 	switch shape {
-	case SecretObject:
+	case wire.ShapeSecretObject:
 		return secretKind
-	case tokenReview:
+	case wire.ShapeTokenReview:
 		return tokenReviewKind
-	case tokenRequest:
+	case wire.ShapeTokenRequest:
 		return tokenRequestKind
 	}
 	return ""

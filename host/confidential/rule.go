@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 // Rule names confidential data beside Secrets, tokens and the values of environment variables. It
@@ -40,9 +42,6 @@ func (r Rule) Plus(s Rule) Rule {
 	return Rule{slices.Concat(r.Kinds, s.Kinds), slices.Concat(r.Fields, s.Fields), r.PlainEnvironment || s.PlainEnvironment}
 }
 
-// AnyGroup stands for the group of a kind that is not known.
-const AnyGroup = "*"
-
 // Seals reports whether objects of a kind are sealed.
 func (r *Rule) Seals(group, kind string) bool {
 	return isBuiltin(kind) || r.names(group, kind)
@@ -52,7 +51,7 @@ func (r *Rule) Seals(group, kind string) bool {
 func (r *Rule) names(group, kind string) bool {
 	return r != nil && slices.ContainsFunc(r.Kinds, func(k string) bool {
 		name, of, grouped := strings.Cut(k, ".")
-		return name == kind && (!grouped || of == group || group == AnyGroup)
+		return name == kind && (!grouped || of == group || group == wire.AnyGroup)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/cut"
+	"github.com/kubewasm/kubewasm/internal/loading"
 	"github.com/kubewasm/kubewasm/internal/lograte"
 )
 
@@ -47,9 +48,9 @@ var linesDropped = prometheus.NewDesc("kubewasm_log_lines_dropped_total",
 	"Log lines dropped by the process because guests, users or clients caused too many.", nil, nil)
 
 var (
-	_ host.ShadowObserver  = (*Collector)(nil)
-	_ host.SkipObserver    = (*Collector)(nil)
-	_ prometheus.Collector = (*Collector)(nil)
+	_ loading.ShadowObserver = (*Collector)(nil)
+	_ loading.SkipObserver   = (*Collector)(nil)
+	_ prometheus.Collector   = (*Collector)(nil)
 )
 
 // plugin holds the series of a plugin, which the vectors would look up by
@@ -175,7 +176,7 @@ func (c *Collector) CacheHits(plugin, function string, n uint64) {
 	c.function(plugin, function).hits.Add(float64(n))
 }
 
-// Skipped implements [host.SkipObserver].
+// Skipped implements loading.SkipObserver.
 func (c *Collector) Skipped(plugin, function string) { c.function(plugin, function).skipped.Inc() }
 
 // Built implements [host.Observer].
@@ -210,7 +211,7 @@ func (c *Collector) Restarted(name string, replaced bool) {
 	c.plugin(name, func(p *plugin) { p.restarts[how].Inc() })
 }
 
-// Shadowed implements [host.ShadowObserver].
+// Shadowed implements loading.ShadowObserver.
 func (c *Collector) Shadowed(name, result string) {
 	c.plugin(name, func(p *plugin) { p.shadows[result].Inc() })
 }

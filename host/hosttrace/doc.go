@@ -1,7 +1,7 @@
 // Package hosttrace records the calls and builds of the plugins of a runtime as OpenTelemetry
 // spans.
 //
-// An [Observer] is the Observer of a plugin's configuration:
+// The result of [New] is the Observer of a plugin's configuration:
 //
 //	spans := hosttrace.New(otel.GetTracerProvider())
 //	plugin, err := rt.Load(ctx, host.Config{Name: "zone", Observer: spans, …})

@@ -31,23 +31,24 @@ const (
 
 const scope = "github.com/kubewasm/kubewasm/host/hosttrace"
 
-// Observer records the calls and builds of plugins as spans. It may observe any
+// observer records the calls and builds of plugins as spans. It may observe any
 // number of plugins and is safe for use by several goroutines.
-type Observer struct {
+type observer struct {
 	tracer trace.Tracer
 }
 
-var _ host.Observer = (*Observer)(nil)
+var _ host.Observer = (*observer)(nil)
 
-// New returns an Observer whose spans go to provider.
-func New(provider trace.TracerProvider) *Observer {
-	return &Observer{tracer: provider.Tracer(scope)}
+// New returns an Observer that records the calls and builds of plugins as spans of provider. It may
+// observe any number of plugins.
+func New(provider trace.TracerProvider) host.Observer {
+	return &observer{tracer: provider.Tracer(scope)}
 }
 
 // Called implements [host.Observer].
 //
 // 0 allocs if the caller is not traced: TestCallsOfUntracedCallersDoNotAllocate.
-func (o *Observer) Called(ctx context.Context, c host.CallEvent) {
+func (o *observer) Called(ctx context.Context, c host.CallEvent) {
 	// The tracer would find the same, after it has made a span's name and
 	// options.
 	if parent := trace.SpanFromContext(ctx); !parent.IsRecording() && !parent.SpanContext().IsSampled() {
@@ -61,7 +62,7 @@ func (o *Observer) Called(ctx context.Context, c host.CallEvent) {
 }
 
 // Built implements [host.Observer].
-func (o *Observer) Built(ctx context.Context, b host.BuildEvent) {
+func (o *observer) Built(ctx context.Context, b host.BuildEvent) {
 	verb := "load "
 	if b.Swap {
 		verb = "swap "
@@ -78,7 +79,7 @@ func (o *Observer) Built(ctx context.Context, b host.BuildEvent) {
 
 // Refused implements [host.Observer]. It records the error on the caller's span, since there is no
 // call to have one.
-func (o *Observer) Refused(ctx context.Context, plugin string, err error) {
+func (o *observer) Refused(ctx context.Context, plugin string, err error) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.RecordError(err, trace.WithAttributes(pluginKey.String(plugin)))
 	}
@@ -86,10 +87,10 @@ func (o *Observer) Refused(ctx context.Context, plugin string, err error) {
 
 // Restarted implements [host.Observer]. It records nothing: an instance begins
 // anew outside of any call, and the call that caused it has a span.
-func (o *Observer) Restarted(string, bool) {}
+func (o *observer) Restarted(string, bool) {}
 
 // CacheHits implements [host.Observer]: a call that does not run has no span.
-func (o *Observer) CacheHits(string, string, uint64) {}
+func (o *observer) CacheHits(string, string, uint64) {}
 
 // end ends a span with its result.
 func end(span trace.Span, at time.Time, err error) {

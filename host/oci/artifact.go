@@ -257,18 +257,18 @@ func read(ctx context.Context, from store, desc ocispec.Descriptor, maxBytes int
 		return nil, read("%w", &sizeError{want: desc.Size, got: n + beyond})
 	}
 	if got := sum(content.Bytes()); got != desc.Digest.String() {
-		err := &ContentError{Want: desc.Digest.String(), Got: got}
+		err := &contentError{Want: desc.Digest.String(), Got: got}
 		return nil, publicerr.Wrap(err.Error(), fmt.Errorf("%s: %w", from, err))
 	}
 	return content.Bytes(), nil
 }
 
-// ContentError is the error of content that does not have its digest.
-type ContentError struct {
+// contentError is the error of content that does not have its digest.
+type contentError struct {
 	Want, Got string // As in "sha256:0123…".
 }
 
-func (e *ContentError) Error() string {
+func (e *contentError) Error() string {
 	return fmt.Sprintf("content has the digest %s, want %s", e.Got, e.Want)
 }
 

@@ -95,7 +95,7 @@ func userAgent() string {
 // state. The client forgets it when the last of them is garbage.
 //
 // The source is a [host.ConditionalSource]: following a tag costs a request for its digest, and
-// nothing more while it stays. That of a layout is a [host.Watcher], too. It is a [host.Keeper]:
+// nothing more while it stays. That of a layout is a [host.Watcher], too. It keeps modules:
 // while the registry is away, a tag leads to the module last loaded from it, and not to a later
 // version that was refused.
 func (c *Client) Source(reference string) host.Source {
@@ -307,7 +307,7 @@ func (r *reader) resolve(ctx context.Context, wanted string) (desc ocispec.Descr
 		return desc, fmt.Errorf("%s: manifest: %w", r.ref.Name(), err)
 	}
 	if isDigest && desc.Digest.String() != wanted {
-		return desc, fmt.Errorf("%s: %w", r.ref.Name(), &ContentError{Want: wanted, Got: desc.Digest.String()})
+		return desc, fmt.Errorf("%s: %w", r.ref.Name(), &contentError{Want: wanted, Got: desc.Digest.String()})
 	}
 	r.answers[key] = desc
 	return desc, nil

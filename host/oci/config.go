@@ -15,9 +15,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/configfile"
 	"github.com/kubewasm/kubewasm/internal/registryname"
+	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
 // Config configures the fetching of artifacts and the trust in them. It is also a configuration
@@ -43,7 +43,7 @@ type Config struct {
 	// Timeout is the maximum duration of a fetch, including everything that it needs. Default 60 s.
 	Timeout time.Duration `json:"timeout,omitempty"`
 	// MaxBytes is the size of the largest layer and of the largest module. Default, and at
-	// most, [host.MaxModuleBytes].
+	// most, 256 MiB.
 	MaxBytes int64 `json:"maxBytes,omitempty"`
 
 	// Reload returns the configuration anew before each fetch; [ReadConfig] sets it. Only
@@ -135,7 +135,7 @@ func (c *Config) timeout() time.Duration {
 
 func (c *Config) maxBytes() int64 {
 	if c.MaxBytes == 0 {
-		return host.MaxModuleBytes
+		return wasmbin.MaxModuleBytes
 	}
 	return c.MaxBytes
 }
@@ -148,8 +148,8 @@ func (c *Config) check() (errs []error) {
 	if c.Timeout < 0 {
 		errs = append(errs, fmt.Errorf("timeout is %s, less than 0", c.Timeout))
 	}
-	if c.MaxBytes < 0 || c.MaxBytes > host.MaxModuleBytes {
-		errs = append(errs, fmt.Errorf("maxBytes is %d, want 1 to %d", c.MaxBytes, host.MaxModuleBytes))
+	if c.MaxBytes < 0 || c.MaxBytes > wasmbin.MaxModuleBytes {
+		errs = append(errs, fmt.Errorf("maxBytes is %d, want 1 to %d", c.MaxBytes, wasmbin.MaxModuleBytes))
 	}
 	if c.DockerConfig != "" {
 		if _, err := os.Stat(c.DockerConfig); err != nil {

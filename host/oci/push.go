@@ -36,9 +36,9 @@ type PushOptions struct {
 	Attached []Attachment
 }
 
-// CompiledMediaType returns the type of the [Attachment] with the compiled form of a module for a
+// compiledMediaType returns the type of the [Attachment] with the compiled form of a module for a
 // platform, as returned by [host.Precompile].
-func CompiledMediaType(platform string) string {
+func compiledMediaType(platform string) string {
 	return "application/vnd.kubewasm.compiled." + strings.ReplaceAll(platform, "/", "-")
 }
 

@@ -454,7 +454,7 @@ func (r *repository) explain(err error) error {
 		words = publicerr.Words(own)
 	} else if errors.Is(err, auth.ErrBasicCredentialNotFound) {
 		words = "the registry requires credentials, and none are configured"
-	} else if paused := (*PauseError)(nil); errors.As(err, &paused) {
+	} else if paused := (*pauseError)(nil); errors.As(err, &paused) {
 		words = "the registry asked for a pause"
 	} else if words == "" || words == "the request failed" {
 		words = "the registry's response is invalid"

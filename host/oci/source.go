@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/loading"
 )
 
 // source is the module that a reference names.
@@ -43,9 +44,9 @@ const maxWaiting = 4
 
 var (
 	_ host.ConditionalSource = (*source)(nil)
-	_ host.Keeper            = (*source)(nil)
+	_ loading.Keeper         = (*source)(nil)
 	_ host.Checker           = (*source)(nil)
-	_ host.CompiledSource    = (*source)(nil)
+	_ loading.CompiledSource = (*source)(nil)
 	_ host.Watcher           = layoutSource{}
 )
 
@@ -140,8 +141,8 @@ func (s *source) Fetch(ctx context.Context) ([]byte, error) {
 	return a.Module, nil
 }
 
-// FetchCompiled implements [host.CompiledSource]. The forms are documents of the type
-// [CompiledMediaType] that refer to the artifact.
+// FetchCompiled implements loading.CompiledSource. The forms are documents of the type
+// compiledMediaType that refer to the artifact.
 func (s *source) FetchCompiled(ctx context.Context, platform string, sha256 []string) (form []byte, err error) {
 	if s.err != nil {
 		return nil, s.err
@@ -151,7 +152,7 @@ func (s *source) FetchCompiled(ctx context.Context, platform string, sha256 []st
 		if err != nil {
 			return err
 		}
-		form, err = r.compiled(ctx, subject, CompiledMediaType(platform), sha256)
+		form, err = r.compiled(ctx, subject, compiledMediaType(platform), sha256)
 		return err
 	})
 	return form, err
@@ -211,7 +212,7 @@ func (s *source) handedOver(a *fetched) {
 	s.waiting = s.waiting[max(0, len(s.waiting)-maxWaiting):]
 }
 
-// Keep implements [host.Keeper].
+// Keep implements loading.Keeper.
 func (s *source) Keep(sha256 string) {
 	s.mu.Lock()
 	i := slices.IndexFunc(s.waiting, func(w waiting) bool { return w.sha256 == "sha256:"+sha256 })
@@ -225,7 +226,7 @@ func (s *source) Keep(sha256 string) {
 	kept()
 }
 
-// Kept implements [host.Keeper]. It verifies the signatures of the artifact in the cache again.
+// Kept implements loading.Keeper. It verifies the signatures of the artifact in the cache again.
 func (s *source) Kept(ctx context.Context) ([]byte, error) {
 	if s.err != nil || s.client.cache == nil || s.ref.Layout != "" {
 		return nil, fmt.Errorf("fetch the last good module of %s: %w", s, os.ErrNotExist)
@@ -259,7 +260,7 @@ func refused(err error) bool {
 	if _, ok := errors.AsType[*TrustError](err); ok {
 		return true
 	}
-	_, ok := errors.AsType[*ContentError](err)
+	_, ok := errors.AsType[*contentError](err)
 	return ok
 }
 

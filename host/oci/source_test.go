@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/loading"
 )
 
 // TestAClientForgetsSourcesThatAreGone makes sources as a server does whose plugins change all
@@ -116,9 +117,9 @@ func TestFetchCompiled(t *testing.T) {
 	}
 	module := []byte("\x00asm\x01\x00\x00\x00")
 	if _, err := client.Push(t.Context(), ref, module, PushOptions{Attached: []Attachment{
-		{Type: CompiledMediaType("linux/amd64"), Data: []byte("old")},
-		{Type: CompiledMediaType("linux/amd64"), Data: []byte("new")},
-		{Type: CompiledMediaType("linux/arm64"), Data: []byte("arm")},
+		{Type: compiledMediaType("linux/amd64"), Data: []byte("old")},
+		{Type: compiledMediaType("linux/amd64"), Data: []byte("new")},
+		{Type: compiledMediaType("linux/arm64"), Data: []byte("arm")},
 		{Type: "application/spdx+json", Data: []byte("{}")},
 	}}); err != nil {
 		t.Fatal(err)
@@ -136,13 +137,13 @@ func TestFetchCompiled(t *testing.T) {
 		{"that is not granted", "linux/amd64", nil, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := client.Source(reference).(host.CompiledSource).FetchCompiled(t.Context(), test.platform, test.granted)
+			got, err := client.Source(reference).(loading.CompiledSource).FetchCompiled(t.Context(), test.platform, test.granted)
 			if string(got) != test.want || errors.Is(err, fs.ErrNotExist) != (test.want == "") {
 				t.Errorf("the form is %q, error %v, want %q", got, err, test.want)
 			}
 		})
 	}
-	if _, err := client.Source("not a reference").(host.CompiledSource).FetchCompiled(t.Context(), "linux/amd64", nil); err == nil {
+	if _, err := client.Source("not a reference").(loading.CompiledSource).FetchCompiled(t.Context(), "linux/amd64", nil); err == nil {
 		t.Error("a source without a reference has a compiled form")
 	}
 }

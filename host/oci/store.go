@@ -53,7 +53,7 @@ func away(err error) bool {
 	if answer, ok := errors.AsType[*errcode.ErrorResponse](err); ok {
 		return comesBack(answer.StatusCode)
 	}
-	if _, ok := errors.AsType[*PauseError](err); ok {
+	if _, ok := errors.AsType[*pauseError](err); ok {
 		return true
 	}
 	if _, ok := errors.AsType[net.Error](err); ok {

@@ -70,14 +70,14 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// PauseError is the error of a request that was not sent, since the registry asked to be
+// pauseError is the error of a request that was not sent, since the registry asked to be
 // left alone for a time.
-type PauseError struct {
+type pauseError struct {
 	Host  string
 	Until time.Time
 }
 
-func (e *PauseError) Error() string {
+func (e *pauseError) Error() string {
 	return fmt.Sprintf("registry %s asked for a pause until %s", e.Host, e.Until.UTC().Format(time.RFC3339))
 }
 
@@ -101,7 +101,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	for attempt := 0; ; attempt++ {
 		if until, ok := t.paused(host); ok {
-			return nil, &PauseError{host, until}
+			return nil, &pauseError{host, until}
 		}
 		resp, err := base.RoundTrip(req)
 		if resp != nil && resp.StatusCode == http.StatusUnauthorized {

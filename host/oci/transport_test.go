@@ -121,9 +121,9 @@ func TestTransportLeavesARegistryAloneThatAsksForIt(t *testing.T) {
 	if status, err := get(ctx, tr, url); status != http.StatusTooManyRequests || err != nil || sent != 1 || len(*waited) != 0 {
 		t.Errorf("got %d, %v after %d requests and %v, want the answer at once", status, err, sent, *waited)
 	}
-	var pause *PauseError
+	var pause *pauseError
 	if _, err := get(ctx, tr, url); !errors.As(err, &pause) || sent != 1 {
-		t.Errorf("the next request: %v, want a PauseError and no request", err)
+		t.Errorf("the next request: %v, want a pauseError and no request", err)
 	} else if want := deadline.Add(9 * time.Minute); !pause.Until.Equal(want) || !away(err) {
 		t.Errorf("the pause is until %s, want %s, and it means that the registry is away", pause.Until, want)
 	}

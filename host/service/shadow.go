@@ -17,6 +17,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/shadow"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 // candidate is a plugin whose responses nobody gets.
@@ -109,7 +110,7 @@ func (s *sample) offer(c *call, err error) {
 		if s.bytes += 2*int64(len(encoded)) + sampleBytes; s.bytes > s.shadow.Config().QueueBytes {
 			break
 		}
-		rule.MaskMessage(rule.ShapeOf(confidential.AnyGroup, o.Kind()), 0, false, bytes.Clone(encoded), &s.stain)
+		rule.MaskMessage(rule.ShapeOf(wire.AnyGroup, o.Kind()), 0, false, bytes.Clone(encoded), &s.stain)
 		copied := reflect.NewAt(o.typ, o.of).Interface().(runtime.Object).DeepCopyObject()
 		s.objects = append(s.objects, passed{o.Object, o.typ, reflect.ValueOf(copied).UnsafePointer(), nil})
 	}

@@ -594,7 +594,7 @@ func sealed() *confidential.Stain {
 
 // observe reports the result of a call to the Observer, if that implements the method.
 func (s *Shadow) observe(result string) {
-	if o, ok := s.opts.Observer.(host.ShadowObserver); ok {
+	if o, ok := s.opts.Observer.(loading.ShadowObserver); ok {
 		o.Shadowed(s.label, result)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
@@ -47,7 +48,7 @@ func benchHooks(b *bench) error {
 func hookRequest() *hookmsg.Request {
 	p := pod()
 	request := &hookmsg.Request{
-		Stage: hookmsg.PreStartContainer, Level: hookmsg.LevelContainer, QOSClass: hookmsg.QOSBurstable,
+		Stage: abi.PreStartContainer, Level: abi.LevelContainer, QOSClass: abi.QOSBurstable,
 		Pod:       hookmsg.PodMeta{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID)},
 		Container: hookmsg.ContainerMeta{Name: "web", ID: strings.Repeat("4b1f", 16)},
 		PodLabels: p.Labels, PodAnnotations: p.Annotations,
@@ -204,10 +205,10 @@ func benchReconcile(b *bench, rt *host.Runtime) error {
 	const pods = 200
 	root := "kubewasm-bench-" + strconv.Itoa(os.Getpid())
 	layout := cgroup.Layout{Root: root}
-	above := []string{layout.QOS(hookmsg.QOSGuaranteed), layout.QOS(hookmsg.QOSBurstable)}
+	above := []string{layout.QOS(abi.QOSGuaranteed), layout.QOS(abi.QOSBurstable)}
 	var cgroups []string
 	for i := range pods {
-		pod := layout.Pod(hookmsg.QOSBurstable, strconv.Itoa(i))
+		pod := layout.Pod(abi.QOSBurstable, strconv.Itoa(i))
 		cgroups = append(cgroups, pod, layout.Container(pod, "c"))
 	}
 	remove, err := cgroupTree(root, append(above, cgroups...))
@@ -329,7 +330,7 @@ func listedPods(n int) (pods listed) {
 	p := pod()
 	for i := range n {
 		pods = append(pods, standalone.Pod{
-			Namespace: p.Namespace, Name: p.Name, UID: strconv.Itoa(i), Labels: p.Labels, Annotations: p.Annotations, QOSClass: hookmsg.QOSBurstable,
+			Namespace: p.Namespace, Name: p.Name, UID: strconv.Itoa(i), Labels: p.Labels, Annotations: p.Annotations, QOSClass: abi.QOSBurstable,
 			Containers: []standalone.Container{{Name: "web", ID: "c"}},
 		})
 	}
@@ -382,7 +383,7 @@ func benchDrift(b *bench, rt *host.Runtime, root string, pods int) error {
 	if applier.Version() == cgroup.V2 {
 		name, repaired = "cpu.weight", strconv.FormatInt(cgroup.WeightQuadratic.Weight(1536), 10)
 	}
-	dir := filepath.Join(applier.Hierarchies()[0], cgroup.Layout{Root: root}.Pod(hookmsg.QOSBurstable, "0"))
+	dir := filepath.Join(applier.Hierarchies()[0], cgroup.Layout{Root: root}.Pod(abi.QOSBurstable, "0"))
 	ours, theirs := filepath.Join(dir, "c", name), filepath.Join(dir, name)
 
 	inotify, err := fsnotify.NewWatcher()

@@ -200,7 +200,7 @@ func (g *languageGuests) load(b *bench, rt *host.Runtime, failed *error) error {
 		return err
 	}
 	request := hookRequest()
-	request.Level, request.Container = hookmsg.LevelContainer, hookmsg.ContainerMeta{Name: "worker"}
+	request.Level, request.Container = abi.LevelContainer, hookmsg.ContainerMeta{Name: "worker"}
 	request.PodLabels["koordinator.sh/qosClass"] = "BE"
 	request.PodAnnotations["node.koordinator.sh/extended-resource-spec"] = `{"containers": {"worker": {
 		"requests": {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "1Gi"},

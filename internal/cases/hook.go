@@ -5,12 +5,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
 // levels are those of a request, by their names.
-var levels = map[string]hookmsg.Level{"qos": hookmsg.LevelQOS, "pod": hookmsg.LevelPod, "container": hookmsg.LevelContainer}
+var levels = map[string]abi.Level{"qos": abi.LevelQOS, "pod": abi.LevelPod, "container": abi.LevelContainer}
 
 // decide asks a hook for a decision on a Pod or one of its containers.
 func (q *question) decide() {
@@ -36,8 +37,8 @@ func (q *question) decide() {
 		if !ok {
 			q.Fatalf("level is %q, want qos, pod or container", q.of.Level)
 		}
-		if request.Level = level; level == hookmsg.LevelQOS {
-			request.Stage = hookmsg.Reconcile
+		if request.Level = level; level == abi.LevelQOS {
+			request.Stage = abi.Reconcile
 		}
 	}
 	decision, err := q.suite.kits.hook(q).Configure(q, q.config).Ask(q, request)

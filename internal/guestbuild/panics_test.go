@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
@@ -51,7 +52,7 @@ func TestStacks(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer engine.Close(context.Background())
-				_, err = engine.Decide(t.Context(), &hookmsg.Request{Stage: hookmsg.PreCreateContainer, Level: hookmsg.LevelContainer})
+				_, err = engine.Decide(t.Context(), &hookmsg.Request{Stage: abi.PreCreateContainer, Level: abi.LevelContainer})
 				var trap *host.TrapError
 				if !errors.As(err, &trap) {
 					t.Fatalf("got %v, want a trap", err)

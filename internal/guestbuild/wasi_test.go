@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
@@ -33,7 +34,7 @@ func TestWASILibC(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer engine.Close(context.Background())
-	request := &hookmsg.Request{Stage: hookmsg.PreCreateContainer, Level: hookmsg.LevelContainer}
+	request := &hookmsg.Request{Stage: abi.PreCreateContainer, Level: abi.LevelContainer}
 	for n := range 1000 {
 		decision, err := engine.Decide(t.Context(), request)
 		if err != nil || decision.Resources.CPUShares == nil || *decision.Resources.CPUShares != 2 {

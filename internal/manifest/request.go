@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
@@ -34,11 +35,11 @@ func (o *Object) Admission() *admissionv1.AdmissionRequest {
 func HookRequests(pod *corev1.Pod) []*hookmsg.Request {
 	qos := qosClass(pod)
 	parent := "kubepods/pod" + string(pod.UID)
-	if qos != hookmsg.QOSGuaranteed {
+	if qos != abi.QOSGuaranteed {
 		parent = "kubepods/" + strings.ToLower(qos.String()) + "/pod" + string(pod.UID)
 	}
 	base := hookmsg.Request{
-		Stage: hookmsg.PreRunPodSandbox, Level: hookmsg.LevelPod,
+		Stage: abi.PreRunPodSandbox, Level: abi.LevelPod,
 		Pod:       hookmsg.PodMeta{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)},
 		PodLabels: pod.Labels, PodAnnotations: pod.Annotations,
 		QOSClass: qos, CgroupParent: parent,
@@ -47,7 +48,7 @@ func HookRequests(pod *corev1.Pod) []*hookmsg.Request {
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
 		request := base
-		request.Stage, request.Level = hookmsg.PreCreateContainer, hookmsg.LevelContainer
+		request.Stage, request.Level = abi.PreCreateContainer, abi.LevelContainer
 		request.Container = hookmsg.ContainerMeta{Name: c.Name}
 		request.Resources = resourcesOf(c)
 		for _, env := range c.Env {
@@ -94,7 +95,7 @@ func resourcesOf(c *corev1.Container) *hookmsg.Resources {
 }
 
 // qosClass is the class that the kubelet would put the Pod into.
-func qosClass(pod *corev1.Pod) hookmsg.QOSClass {
+func qosClass(pod *corev1.Pod) abi.QOSClass {
 	some, guaranteed := false, true
 	for _, c := range pod.Spec.Containers {
 		some = some || len(c.Resources.Requests) != 0 || len(c.Resources.Limits) != 0
@@ -106,9 +107,9 @@ func qosClass(pod *corev1.Pod) hookmsg.QOSClass {
 	}
 	switch {
 	case !some:
-		return hookmsg.QOSBestEffort
+		return abi.QOSBestEffort
 	case guaranteed:
-		return hookmsg.QOSGuaranteed
+		return abi.QOSGuaranteed
 	}
-	return hookmsg.QOSBurstable
+	return abi.QOSBurstable
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 // answering is a version whose guest is asked by one function.
@@ -382,7 +383,7 @@ func TestDataOfSecretsAreNeverWritten(t *testing.T) {
 			tape.Begin(ByFunction, "filter", nil)
 			tape.Host(0, []uint64{1, 2, 3}, []abi.ValueType{abi.I64, abi.I32, abi.I32})
 			if strings.Contains(test.name, "protobuf") {
-				tape.Confidential(confidential.SecretObject, 0, false)
+				tape.Confidential(wire.ShapeSecretObject, 0, false)
 			}
 			tape.Bytes(Write, []byte(test.data), 2, 3, uint64(len(test.data)))
 			tape.Result(HostReturned, []uint64{0}, []abi.ValueType{abi.I32})
@@ -666,9 +667,9 @@ func planted(value string) map[string]struct {
 		"a Secret":                {[]byte(`{"kind":"Secret","stringData":{"p":` + string(quoted) + `}}`), 0},
 		"a token":                 {[]byte(`{"kind":"TokenReview","spec":{"token":` + string(quoted) + `}}`), 0},
 		"an environment":          {[]byte(`{"kind":"Pod","spec":{"containers":[{"env":[{"name":"P","value":` + string(quoted) + `}]}]}}`), 0},
-		"a Secret in protobuf":    {[]byte(field(4, field(1, "p")+field(2, value))), confidential.SecretObject},
-		"a request of a hook":     {[]byte(field(11, field(1, "P")+field(2, value))), confidential.HookRequest},
-		"an annotation of a hook": {[]byte(field(6, field(1, "a")+field(2, `{"kind":"Secret","data":{"p":`+string(quoted)+`}}`))), confidential.HookRequest},
+		"a Secret in protobuf":    {[]byte(field(4, field(1, "p")+field(2, value))), wire.ShapeSecretObject},
+		"a request of a hook":     {[]byte(field(11, field(1, "P")+field(2, value))), wire.ShapeHookRequest},
+		"an annotation of a hook": {[]byte(field(6, field(1, "a")+field(2, `{"kind":"Secret","data":{"p":`+string(quoted)+`}}`))), wire.ShapeHookRequest},
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
@@ -125,7 +126,7 @@ func recordHook(t testing.TB, module []byte, dir string, small bool) {
 		{"tier": "batch", "pad": strings.Repeat("x", long)}, {"tier": "idle"},
 	} {
 		_, _ = e.Decide(t.Context(), &hookmsg.Request{ // An error is one of the guest.
-			Stage: hookmsg.Reconcile, Level: hookmsg.LevelContainer,
+			Stage: abi.Reconcile, Level: abi.LevelContainer,
 			Pod: hookmsg.PodMeta{Namespace: "shop", Name: "web"}, PodLabels: labels, Container: hookmsg.ContainerMeta{Name: "nginx"},
 		})
 	}

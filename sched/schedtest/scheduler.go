@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/sched"
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/framework"
 	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 	adapter "github.com/kubewasm/kubewasm/sched"
@@ -116,7 +117,7 @@ func (s *Plugin) start(t testing.TB) (*running, error) {
 		return r, nil
 	}
 	cfg := adapter.PluginConfig{Config: s.module.Config(s.config), Objects: lookup.Grants(r.world.Resources...)}
-	cfg.Grants = []string{adapter.GrantEvents, adapter.GrantWaitingPods, adapter.GrantObjects}
+	cfg.Grants = []string{adapter.GrantEvents, adapter.GrantWaitingPods, host.GrantObjects}
 	p, err := adapter.Load(context.Background(), s.module.Runtime, cfg, framework.Of(r.world.Handle))
 	if err != nil {
 		return nil, harness.Refusal(t, err)

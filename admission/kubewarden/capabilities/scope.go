@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewasm/kubewasm/admission/dialect"
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/internal/registryname"
 )
 
@@ -102,7 +103,7 @@ func (s *Scope) Check() error {
 			fail("hostCapabilities: %.80q is none of %s, nor such a name up to a slash and *", pattern, strings.Join(operations, ", "))
 		}
 	}
-	errs = append(errs, dialect.CheckKinds(s.ContextAwareResources)...)
+	errs = append(errs, policy.CheckKinds(s.ContextAwareResources)...)
 	var known []string
 	for _, text := range s.Repositories {
 		pattern, err := patternOf(text)

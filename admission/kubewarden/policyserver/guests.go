@@ -13,11 +13,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/kubewarden/capabilities"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/configfile"
+	"github.com/kubewasm/kubewasm/internal/serving"
 )
 
 // Guests limits the resources and grants of policies. policies.yml cannot set these limits, since
@@ -125,7 +125,7 @@ func ReadGuestsFile(file string) (Guests, error) {
 }
 
 // maxEvaluation is the maximum time of an evaluation: no API server waits longer.
-const maxEvaluation = admission.MaxTimeout
+const maxEvaluation = serving.MaxTimeout
 
 // of returns the resources and grants of a policy with the given timeout.
 func (g *Guests) of(id string, timeout time.Duration) Guest {

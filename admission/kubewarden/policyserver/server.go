@@ -89,7 +89,7 @@ type Config struct {
 	// doubles with each attempt, up to 5 min. Default 30 s.
 	Interval time.Duration
 	// ReadyTimeout is the longest time for which policies whose modules cannot be fetched keep the
-	// server from being ready. Default [host.DefaultReadyTimeout].
+	// server from being ready. Default 10 minutes.
 	ReadyTimeout time.Duration
 	// Observer receives the results of requests, and changes of policies. nil costs nothing.
 	Observer Observer

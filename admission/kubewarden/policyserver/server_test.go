@@ -118,14 +118,14 @@ func (s source) Fetch(ctx context.Context) ([]byte, error) {
 	return nil, errors.New("there is no such module")
 }
 
-// Keep implements [host.Keeper].
+// Keep implements loading.Keeper.
 func (s source) Keep(sha256 string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kept[s.url] = sha256
 }
 
-// Kept implements [host.Keeper].
+// Kept implements loading.Keeper.
 func (s source) Kept(context.Context) ([]byte, error) {
 	return nil, errors.New("nothing is kept")
 }

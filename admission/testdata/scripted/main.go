@@ -36,7 +36,7 @@ func (s *scripted) Validate(req *admission.Request) *admission.Response {
 		response = response.WithCode(code)
 	}
 	if text, ok := script.Lookup("reason"); ok {
-		response = response.WithReason(admission.StatusReason(text))
+		response = response.WithReason(text)
 	}
 	if text, ok := script.Lookup("warn"); ok {
 		for _, warning := range strings.Split(text, "|") {

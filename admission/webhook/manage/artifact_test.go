@@ -162,14 +162,14 @@ type layout interface {
 	Watch(ctx context.Context, changed func()) error
 }
 
-// Keep implements [host.Keeper].
+// Keep implements loading.Keeper.
 func (k keeper) Keep(sha256 string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.digests = append(k.digests, sha256)
 }
 
-// Kept implements [host.Keeper].
+// Kept implements loading.Keeper.
 func (k keeper) Kept(context.Context) ([]byte, error) {
 	return nil, errors.New("nothing is kept")
 }

@@ -34,7 +34,7 @@
 //
 // Otherwise policies are independent. If a policy cannot be loaded, its earlier version and all
 // others stay in service. Requests that only the new version would guard are handled by its failure
-// policy, with the reason, and others pass: see admission.Unavailable and admission.Uncovered.
+// policy, with the reason, and others pass.
 //
 // A policy whose match has operations or resources that its module does not declare is put into
 // service with a warning: see Info.Warnings.

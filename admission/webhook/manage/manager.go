@@ -19,9 +19,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/management"
 )
+
+// standIns makes the policies that represent others.
+var standIns = policy.StandInsOf[admission.Policy, admission.PolicyRules]()
 
 // Manager manages the policies of an engine. It is safe for use by several goroutines.
 //
@@ -298,14 +302,14 @@ func (m *Manager) ConfigErr() error {
 func (m *Manager) unavailable(name string, w *wanted, reason error) (policy admission.Policy, unknown bool) {
 	rules, mutates, err := m.rulesOf(w)
 	if converts := w.converts(); err == nil && len(converts) != 0 {
-		return admission.UnavailableConverter(name, converts, rules, reason), false
+		return standIns.UnavailableConverter(name, converts, rules, reason), false
 	}
 	if err == nil {
-		policy, err = admission.Unavailable(name, rules, mutates, reason)
+		policy, err = standIns.Unavailable(name, rules, mutates, reason)
 	}
 	if err != nil {
 		// The zero rules are always valid.
-		policy, _ = admission.Unavailable(name, m.complete(admission.PolicyRules{}), true, reason)
+		policy, _ = standIns.Unavailable(name, m.complete(admission.PolicyRules{}), true, reason)
 	}
 	return policy, err != nil
 }
@@ -319,13 +323,13 @@ func (m *Manager) uncovered(e *entry, w *wanted, reason error) admission.Policy 
 		if len(missing) == 0 {
 			return nil
 		}
-		return admission.UnavailableConverter(e.name, missing, rules, reason)
+		return standIns.UnavailableConverter(e.name, missing, rules, reason)
 	}
 	old, mutated, oldErr := m.rulesOf(e.serving)
 	if err != nil || oldErr == nil && len(e.serving.converts()) == 0 && mutates == mutated && keyOf(old.Match) == keyOf(rules.Match) && old.Mode == rules.Mode && old.FailurePolicy == rules.FailurePolicy {
 		return nil // A file with wrong rules is refused as a whole.
 	}
-	policy, err := admission.Uncovered(e.policy, rules, mutates, reason)
+	policy, err := standIns.Uncovered(e.policy, rules, mutates, reason)
 	if err != nil {
 		return nil
 	}
@@ -386,7 +390,7 @@ func (m *Manager) publish(gone ...admission.Policy) {
 		switch {
 		case e.policy == nil:
 		case e.disabled:
-			policies = append(policies, admission.Disabled(e.policy))
+			policies = append(policies, standIns.Disabled(e.policy))
 		default:
 			policies = append(policies, e.policy)
 			if e.gap != nil {
@@ -396,7 +400,7 @@ func (m *Manager) publish(gone ...admission.Policy) {
 	}
 	if len(m.glasses) != 0 {
 		for i, p := range policies {
-			policies[i] = admission.Monitored(p)
+			policies[i] = standIns.Monitored(p)
 		}
 	}
 	m.mu.Unlock()

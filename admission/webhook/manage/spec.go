@@ -226,7 +226,7 @@ type Config struct {
 	// checked as host.Sources say.
 	Interval time.Duration
 	// ReadyTimeout is the longest time for which policies that could not be loaded keep the server
-	// from being ready, see [Manager.Ready]. Default [host.DefaultReadyTimeout].
+	// from being ready, see [Manager.Ready]. Default 10 minutes.
 	ReadyTimeout time.Duration
 	// Observer and HostObserver receive the decisions of policies and the calls of guests.
 	Observer     admission.Observer

@@ -439,7 +439,7 @@ plugins:
 		t.Fatal(err)
 	}
 	load := func(name string) error {
-		spec := manage.PluginSpec{Version: "1", PluginConfig: admission.PluginConfig{Config: host.Config{Name: name, Grants: []string{admission.GrantObjects}}}}
+		spec := manage.PluginSpec{Version: "1", PluginConfig: admission.PluginConfig{Config: host.Config{Name: name, Grants: []string{host.GrantObjects}}}}
 		spec.Converts = []metav1.GroupKind{{Group: "example.com", Kind: "Widget"}}
 		return m.Load(t.Context(), spec, converter)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"testing"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/examples/hooks/batch-resource/batch"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 	"github.com/kubewasm/kubewasm/host/cases"
@@ -25,7 +26,7 @@ func TestTheRatioOfANode(t *testing.T) {
 		{"no number", "fast", 150, 150_000},
 	} {
 		f := hooks.Fields{
-			Level: hooks.LevelContainer, ContainerName: "worker", PodLabels: map[string]string{batch.QOSLabel: "BE"},
+			Level: abi.LevelContainer, ContainerName: "worker", PodLabels: map[string]string{batch.QOSLabel: "BE"},
 			PodAnnotations: map[string]string{batch.SpecAnnotation: `{"containers": {"worker": {"limits": {"kubernetes.io/batch-cpu": "1500"}}}}`},
 		}
 		if c.annotation != "" {

@@ -41,6 +41,7 @@ package main
 import (
 	"errors"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 	"github.com/kubewasm/kubewasm/guest/json"
 )
@@ -116,16 +117,16 @@ func (r *rule) labeled(label string) (p param, ok bool) {
 }
 
 // of returns the parameters of a pod, or those of a class for the label "".
-func (r *rule) of(label string, class hooks.QOSClass) param {
+func (r *rule) of(label string, class abi.QOSClass) param {
 	if p, ok := r.labeled(label); ok {
 		return p
 	}
 	switch class {
-	case hooks.QOSBestEffort:
+	case abi.QOSBestEffort:
 		return r.be
-	case hooks.QOSBurstable:
+	case abi.QOSBurstable:
 		return r.ls
-	case hooks.QOSGuaranteed:
+	case abi.QOSGuaranteed:
 		if r.lsr.enabled {
 			return r.lsr
 		}
@@ -159,7 +160,7 @@ type coreScheduling struct {
 }
 
 func (c *coreScheduling) Decide(req *hooks.Request, d *hooks.Decision) error {
-	if req.Level() == hooks.LevelQOS && !c.IdleQOSClasses || req.Level() == hooks.LevelPod && c.IdleQOSClasses {
+	if req.Level() == abi.LevelQOS && !c.IdleQOSClasses || req.Level() == abi.LevelPod && c.IdleQOSClasses {
 		return nil
 	}
 	object, ok := hooks.Get(func(b []byte) []byte { return b }, nodeSLOs, req.Node().Name())
@@ -172,16 +173,16 @@ func (c *coreScheduling) Decide(req *hooks.Request, d *hooks.Decision) error {
 	}
 	r := ruleOf(&slo)
 	switch req.Level() {
-	case hooks.LevelContainer:
+	case abi.LevelContainer:
 		if group := r.group(req); group != "" {
 			d.SetCoreSchedGroup(group)
 		}
-	case hooks.LevelPod:
+	case abi.LevelPod:
 		p, ok := r.labeled(req.PodLabels().Get(qosLabel))
 		if r.set && ok {
 			d.SetCPUIdle(p.idle)
 		}
-	case hooks.LevelQOS:
+	case abi.LevelQOS:
 		if r.set {
 			d.SetCPUIdle(r.of("", req.QOSClass()).idle)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"testing"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 	"github.com/kubewasm/kubewasm/guest/json"
@@ -41,25 +42,25 @@ func TestGroups(t *testing.T) {
 		name               string
 		rule               rule
 		qos, group, policy string
-		class              hooks.QOSClass
+		class              abi.QOSClass
 		want               string
 	}{
-		{"latency sensitive", all, "LS", "g", "", hooks.QOSBurstable, "koordinator/g-expeller"},
-		{"latency sensitive, without a group", all, "LS", "", "", hooks.QOSBurstable, "koordinator/-expeller"},
-		{"reserved", all, "LSR", "g", "", hooks.QOSGuaranteed, "koordinator/g-expeller"},
-		{"exclusive CPUs", all, "LSE", "g", "", hooks.QOSGuaranteed, "koordinator/g-expeller"},
-		{"reserved, which is off", noLSR, "LSR", "g", "", hooks.QOSGuaranteed, ""},
-		{"background", all, "BE", "g", "", hooks.QOSBestEffort, "koordinator/g"},
-		{"background, without a group", all, "BE", "", "", hooks.QOSBestEffort, "koordinator/"},
-		{"no label, by the class", all, "", "", "", hooks.QOSBestEffort, "koordinator/"},
-		{"a guaranteed pod without LSR", noLSR, "", "g", "", hooks.QOSGuaranteed, "koordinator/g-expeller"},
-		{"a word that is none", all, "fast", "g", "", hooks.QOSBurstable, "koordinator/g-expeller"},
-		{"the system", all, "SYSTEM", "g", "", hooks.QOSBurstable, ""},
-		{"in no group", all, "LS", "g", "none", hooks.QOSBurstable, ""},
-		{"by itself", all, "LS", "g", "exclusive", hooks.QOSBurstable, "koordinator/u1-expeller"},
-		{"background by itself", all, "BE", "g", "exclusive", hooks.QOSBestEffort, "koordinator/u1"},
-		{"a policy that is none", all, "BE", "g", "other", hooks.QOSBestEffort, "koordinator/g"},
-		{"nothing is on", rule{}, "LS", "g", "", hooks.QOSBurstable, ""},
+		{"latency sensitive", all, "LS", "g", "", abi.QOSBurstable, "koordinator/g-expeller"},
+		{"latency sensitive, without a group", all, "LS", "", "", abi.QOSBurstable, "koordinator/-expeller"},
+		{"reserved", all, "LSR", "g", "", abi.QOSGuaranteed, "koordinator/g-expeller"},
+		{"exclusive CPUs", all, "LSE", "g", "", abi.QOSGuaranteed, "koordinator/g-expeller"},
+		{"reserved, which is off", noLSR, "LSR", "g", "", abi.QOSGuaranteed, ""},
+		{"background", all, "BE", "g", "", abi.QOSBestEffort, "koordinator/g"},
+		{"background, without a group", all, "BE", "", "", abi.QOSBestEffort, "koordinator/"},
+		{"no label, by the class", all, "", "", "", abi.QOSBestEffort, "koordinator/"},
+		{"a guaranteed pod without LSR", noLSR, "", "g", "", abi.QOSGuaranteed, "koordinator/g-expeller"},
+		{"a word that is none", all, "fast", "g", "", abi.QOSBurstable, "koordinator/g-expeller"},
+		{"the system", all, "SYSTEM", "g", "", abi.QOSBurstable, ""},
+		{"in no group", all, "LS", "g", "none", abi.QOSBurstable, ""},
+		{"by itself", all, "LS", "g", "exclusive", abi.QOSBurstable, "koordinator/u1-expeller"},
+		{"background by itself", all, "BE", "g", "exclusive", abi.QOSBestEffort, "koordinator/u1"},
+		{"a policy that is none", all, "BE", "g", "other", abi.QOSBestEffort, "koordinator/g"},
+		{"nothing is on", rule{}, "LS", "g", "", abi.QOSBurstable, ""},
 	} {
 		labels := map[string]string{}
 		for name, text := range map[string]string{qosLabel: c.qos, groupLabel: c.group, policyLabel: c.policy} {
@@ -67,7 +68,7 @@ func TestGroups(t *testing.T) {
 				labels[name] = text
 			}
 		}
-		req := hooks.NewRequest(hooks.Fields{Level: hooks.LevelContainer, QOSClass: c.class, PodUID: "u1", PodLabels: labels})
+		req := hooks.NewRequest(hooks.Fields{Level: abi.LevelContainer, QOSClass: c.class, PodUID: "u1", PodLabels: labels})
 		if got := c.rule.group(req); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
@@ -135,7 +136,7 @@ func TestIdle(t *testing.T) {
 			if n := got(p.Decide(t, labeled(c.qos), "")); n != c.pod {
 				t.Errorf("%s: of the pod got %d, want %d", c.name, n, c.pod)
 			}
-			if n := got(p.Ask(t, &hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: hookmsg.QOSBestEffort})); n != c.class {
+			if n := got(p.Ask(t, &hookmsg.Request{Stage: abi.Reconcile, Level: abi.LevelQOS, QOSClass: abi.QOSBestEffort})); n != c.class {
 				t.Errorf("%s: of the class got %d, want %d", c.name, n, c.class)
 			}
 		}

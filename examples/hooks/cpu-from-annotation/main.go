@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 )
 
@@ -21,7 +22,7 @@ type cpuFromAnnotation struct{}
 
 func (cpuFromAnnotation) Decide(req *hooks.Request, d *hooks.Decision) error {
 	cpu, ok := req.PodAnnotations().Lookup(annotation)
-	if !ok || req.Level() != hooks.LevelContainer {
+	if !ok || req.Level() != abi.LevelContainer {
 		return nil
 	}
 	milli, err := parseMilli(cpu)
@@ -29,7 +30,7 @@ func (cpuFromAnnotation) Decide(req *hooks.Request, d *hooks.Decision) error {
 		return err
 	}
 	shares := milli * 1024 / 1000
-	if req.QOSClass() == hooks.QOSBestEffort {
+	if req.QOSClass() == abi.QOSBestEffort {
 		shares = 2 // Up to the quota, but only of CPU that others leave.
 	}
 	// The kernel takes 2 to 262144 shares and quotas from 1000 on.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 )
 
@@ -14,8 +15,8 @@ func TestDecide(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		annotation string
-		level      hooks.Level
-		qos        hooks.QOSClass
+		level      abi.Level
+		qos        abi.QOSClass
 		want       decision // Zero is untouched.
 		err        string
 	}{
@@ -23,16 +24,16 @@ func TestDecide(t *testing.T) {
 		{name: "whole CPUs", annotation: "2", want: decision{2048, 200_000, 100_000}},
 		{name: "not less than the kernel takes", annotation: "1m", want: decision{2, 1000, 100_000}},
 		{name: "nor more", annotation: "300", want: decision{262_144, 30_000_000, 100_000}},
-		{name: "best effort yields to the others", annotation: "500m", qos: hooks.QOSBestEffort, want: decision{2, 50_000, 100_000}},
+		{name: "best effort yields to the others", annotation: "500m", qos: abi.QOSBestEffort, want: decision{2, 50_000, 100_000}},
 		{name: "no annotation"},
-		{name: "the pod's own cgroup is not ours", annotation: "2", level: hooks.LevelPod},
+		{name: "the pod's own cgroup is not ours", annotation: "2", level: abi.LevelPod},
 		{name: "not an amount", annotation: "fast", err: `annotation kubewasm.dev/cpu is "fast"`},
 		{name: "nothing", annotation: "0m", err: `"0m"`},
 		{name: "less than nothing", annotation: "-1", err: `"-1"`},
 		{name: "too much", annotation: "99999", err: `"99999"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := hooks.Fields{Level: hooks.LevelContainer, QOSClass: c.qos}
+			f := hooks.Fields{Level: abi.LevelContainer, QOSClass: c.qos}
 			if c.level != 0 {
 				f.Level = c.level
 			}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/guest/json"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 	"github.com/kubewasm/kubewasm/guest/log"
 )
@@ -43,7 +44,7 @@ type normalization struct {
 }
 
 func (n *normalization) Decide(req *hooks.Request, d *hooks.Decision) error {
-	if req.Level() == hooks.LevelQOS || !shares(req) {
+	if req.Level() == abi.LevelQOS || !shares(req) {
 		return nil
 	}
 	ratio, err := n.ratio(req)

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 )
 
@@ -54,7 +55,7 @@ func TestDecide(t *testing.T) {
 		{name: "latency sensitive with CPUs of its own", ratio: 125, quota: 100_000, label: "LS", annotation: `{"cpuset": "0-3"}`, want: 80_000},
 		{name: "an annotation that cannot be read", ratio: 125, quota: 100_000, annotation: `{"cpuset"`, want: 80_000},
 	} {
-		f := hooks.Fields{Level: hooks.LevelContainer, Resources: new(hooks.Resources), PodLabels: map[string]string{}, PodAnnotations: map[string]string{}}
+		f := hooks.Fields{Level: abi.LevelContainer, Resources: new(hooks.Resources), PodLabels: map[string]string{}, PodAnnotations: map[string]string{}}
 		if c.quota != 0 {
 			f.Resources.SetCFSQuota(c.quota)
 		}

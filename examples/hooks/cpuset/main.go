@@ -28,6 +28,7 @@ package main
 import (
 	"strings"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/resource"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 	"github.com/kubewasm/kubewasm/guest/json"
@@ -67,7 +68,7 @@ type numaNode struct {
 }
 
 func (c *cpuset) Decide(req *hooks.Request, d *hooks.Decision) error {
-	if req.Level() == hooks.LevelQOS {
+	if req.Level() == abi.LevelQOS {
 		return nil
 	}
 	var s status
@@ -85,12 +86,12 @@ func (c *cpuset) Decide(req *hooks.Request, d *hooks.Decision) error {
 		if !c.KeepQuota {
 			d.SetCFSQuota(hooks.Unlimited)
 		}
-		if req.Level() == hooks.LevelContainer {
+		if req.Level() == abi.LevelContainer {
 			d.SetCPUSet(s.CPUSet)
 		}
 		return nil
 	}
-	if req.Level() == hooks.LevelContainer && c.SharePools != nil {
+	if req.Level() == abi.LevelContainer && c.SharePools != nil {
 		if cpus, ok := c.shared(req, s.Nodes); ok {
 			d.SetCPUSet(cpus)
 		}
@@ -115,7 +116,7 @@ func (c *cpuset) shared(req *hooks.Request, nodes []numaNode) (cpus string, ok b
 		return c.SystemCPUSet, true
 	case qos == "LS":
 		return join(c.SharePools, nil), true
-	case req.QOSClass() == hooks.QOSBestEffort:
+	case req.QOSClass() == abi.QOSBestEffort:
 		return "", true
 	case c.KubeletPolicy == "static":
 		return "", false

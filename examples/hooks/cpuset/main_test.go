@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 )
 
@@ -22,16 +23,16 @@ func TestDecide(t *testing.T) {
 	for _, c := range []struct {
 		name, annotation, label string
 		config                  cpuset
-		class                   hooks.QOSClass
-		level                   hooks.Level
+		class                   abi.QOSClass
+		level                   abi.Level
 		want                    decision
 	}{
 		{name: "a container", annotation: bound, want: decision{"0-3,8", -1}},
-		{name: "its pod is not bound, but must have room", annotation: bound, level: hooks.LevelPod, want: decision{"-", -1}},
+		{name: "its pod is not bound, but must have room", annotation: bound, level: abi.LevelPod, want: decision{"-", -1}},
 		{name: "quotas kept", annotation: bound, config: cpuset{KeepQuota: true}, want: decision{"0-3,8", 0}},
 		{name: "beside pools", annotation: bound, config: pools, label: "LSR", want: decision{"0-3,8", -1}},
 		{name: "no annotation", want: untouched},
-		{name: "a class has no annotation", annotation: bound, level: hooks.LevelQOS, want: untouched},
+		{name: "a class has no annotation", annotation: bound, level: abi.LevelQOS, want: untouched},
 		{name: "not CPUs", annotation: `{"cpuset": "all"}`, want: untouched},
 		{name: "not JSON", annotation: `{`, want: untouched},
 		{name: "not JSON, with pools", annotation: `{`, config: pools, label: "LS", want: untouched},
@@ -39,14 +40,14 @@ func TestDecide(t *testing.T) {
 		{name: "latency sensitive with a static kubelet", config: static, label: "LS", want: decision{"4-7,9-15", 0}},
 		{name: "without a label", config: pools, want: decision{"4-7,9-15", 0}},
 		{name: "without a label, with a static kubelet", config: static, want: untouched},
-		{name: "a pod is not bound to pools", config: pools, label: "LS", level: hooks.LevelPod, want: untouched},
+		{name: "a pod is not bound to pools", config: pools, label: "LS", level: abi.LevelPod, want: untouched},
 		{name: "of one NUMA node", annotation: onNode1, config: pools, want: decision{"9-15", 0}},
 		{name: "of one NUMA node, with a static kubelet", annotation: onNode1, config: static, label: "LS", want: decision{"9-15", 0}},
 		{name: "with memory of one NUMA node", annotation: memoryOnNode1, config: pools, want: decision{"4-7,9-15", 0}},
-		{name: "background of NUMA nodes, in their order", annotation: batchOnBoth, config: both, class: hooks.QOSBestEffort, label: "BE", want: decision{"8-15,2-7", 0}},
-		{name: "background of NUMA nodes without pools of its own", annotation: batchOnBoth, config: pools, class: hooks.QOSBestEffort, label: "BE", want: decision{"", 0}},
-		{name: "background", config: both, class: hooks.QOSBestEffort, label: "BE", want: decision{"", 0}},
-		{name: "best effort", config: static, class: hooks.QOSBestEffort, want: decision{"", 0}},
+		{name: "background of NUMA nodes, in their order", annotation: batchOnBoth, config: both, class: abi.QOSBestEffort, label: "BE", want: decision{"8-15,2-7", 0}},
+		{name: "background of NUMA nodes without pools of its own", annotation: batchOnBoth, config: pools, class: abi.QOSBestEffort, label: "BE", want: decision{"", 0}},
+		{name: "background", config: both, class: abi.QOSBestEffort, label: "BE", want: decision{"", 0}},
+		{name: "best effort", config: static, class: abi.QOSBestEffort, want: decision{"", 0}},
 		{name: "the system's", config: both, label: "SYSTEM", want: decision{"0-1", 0}},
 		{name: "the system's without any", config: pools, label: "SYSTEM", want: decision{"4-7,9-15", 0}},
 		{name: "empty pools", config: cpuset{SharePools: []pool{}}, label: "LS", want: decision{"", 0}},
@@ -54,10 +55,10 @@ func TestDecide(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			f := hooks.Fields{Level: c.level, QOSClass: c.class, PodAnnotations: map[string]string{}, PodLabels: map[string]string{}}
 			if f.Level == 0 {
-				f.Level = hooks.LevelContainer
+				f.Level = abi.LevelContainer
 			}
 			if f.QOSClass == 0 {
-				f.QOSClass = hooks.QOSBurstable
+				f.QOSClass = abi.QOSBurstable
 			}
 			if c.annotation != "" {
 				f.PodAnnotations[statusAnnotation] = c.annotation

@@ -29,6 +29,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/guest/json"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/resource"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 	"github.com/kubewasm/kubewasm/guest/log"
@@ -72,7 +73,7 @@ func (v *device) get(name string) (n int64, ok bool, err error) {
 
 func (g *gpu) Decide(req *hooks.Request, d *hooks.Decision) error {
 	// The environment is fixed when the container is created.
-	if req.Level() != hooks.LevelContainer || req.Stage() != hooks.PreCreateContainer {
+	if req.Level() != abi.LevelContainer || req.Stage() != abi.PreCreateContainer {
 		return nil
 	}
 	text, ok := req.PodAnnotations().Lookup(allocatedAnnotation)

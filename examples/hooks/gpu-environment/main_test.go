@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 )
 
@@ -17,8 +18,8 @@ func TestDecide(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, annotation, provider string
-		stage                      hooks.Stage
-		level                      hooks.Level
+		stage                      abi.Stage
+		level                      abi.Level
 		want                       map[string]string
 		mounts                     int
 	}{
@@ -27,8 +28,8 @@ func TestDecide(t *testing.T) {
 		{name: "none", annotation: `{"gpu": []}`},
 		{name: "another device", annotation: `{"rdma": [{"minor": 7}]}`},
 		{name: "no annotation"},
-		{name: "a pod", annotation: half, level: hooks.LevelPod},
-		{name: "after the creation", annotation: half, stage: hooks.PostStartContainer},
+		{name: "a pod", annotation: half, level: abi.LevelPod},
+		{name: "after the creation", annotation: half, stage: abi.PostStartContainer},
 		{name: "a part without isolation", annotation: half, want: visible("2")},
 		{name: "isolation by another", annotation: half, provider: "other", want: visible("2")},
 		{name: "a part", annotation: half, provider: "HAMi-core", mounts: 2, want: map[string]string{
@@ -46,10 +47,10 @@ func TestDecide(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			f := hooks.Fields{Stage: c.stage, Level: c.level, PodAnnotations: map[string]string{}, PodLabels: map[string]string{isolationLabel: c.provider}}
 			if f.Stage == 0 {
-				f.Stage = hooks.PreCreateContainer
+				f.Stage = abi.PreCreateContainer
 			}
 			if f.Level == 0 {
-				f.Level = hooks.LevelContainer
+				f.Level = abi.LevelContainer
 			}
 			if c.annotation != "" {
 				f.PodAnnotations[allocatedAnnotation] = c.annotation

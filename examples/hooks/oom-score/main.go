@@ -14,6 +14,7 @@ import (
 	"errors"
 	"strconv"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 	"github.com/kubewasm/kubewasm/guest/json"
 	"github.com/kubewasm/kubewasm/guest/log"
@@ -32,7 +33,7 @@ const (
 type oomScore struct{}
 
 func (oomScore) Decide(req *hooks.Request, d *hooks.Decision) error {
-	if req.Level() != hooks.LevelContainer {
+	if req.Level() != abi.LevelContainer {
 		return nil
 	}
 	score, ok, err := scoreOf(req)

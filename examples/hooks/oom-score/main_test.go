@@ -3,6 +3,7 @@ package main
 import (
 	"testing"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 	"github.com/kubewasm/kubewasm/hooks/hookstest"
 )
@@ -12,22 +13,22 @@ func TestScores(t *testing.T) {
 	const none = 9999
 	for _, c := range []struct {
 		name, score, spec string
-		level             hooks.Level
+		level             abi.Level
 		want              int64
 	}{
-		{"no annotation", "", "", hooks.LevelContainer, none},
-		{"the pod's", "-500", "", hooks.LevelContainer, -500},
-		{"the container's own before the pod's", "-500", `{"web": 200}`, hooks.LevelContainer, 200},
-		{"another container's, and the pod's", "-500", `{"db": 200}`, hooks.LevelContainer, -500},
-		{"another container's alone", "", `{"db": 200}`, hooks.LevelContainer, none},
-		{"0 is a score", "-500", `{"web": 0}`, hooks.LevelContainer, 0},
-		{"the least", "-1000", "", hooks.LevelContainer, -1000},
-		{"the most", "1000", "", hooks.LevelContainer, 1000},
-		{"less than there is", "-1001", "", hooks.LevelContainer, none},
-		{"more than there is", "", `{"web": 1001}`, hooks.LevelContainer, none},
-		{"no number", "low", "", hooks.LevelContainer, none},
-		{"no JSON", "5", "{", hooks.LevelContainer, none},
-		{"a pod has no processes", "-500", "", hooks.LevelPod, none},
+		{"no annotation", "", "", abi.LevelContainer, none},
+		{"the pod's", "-500", "", abi.LevelContainer, -500},
+		{"the container's own before the pod's", "-500", `{"web": 200}`, abi.LevelContainer, 200},
+		{"another container's, and the pod's", "-500", `{"db": 200}`, abi.LevelContainer, -500},
+		{"another container's alone", "", `{"db": 200}`, abi.LevelContainer, none},
+		{"0 is a score", "-500", `{"web": 0}`, abi.LevelContainer, 0},
+		{"the least", "-1000", "", abi.LevelContainer, -1000},
+		{"the most", "1000", "", abi.LevelContainer, 1000},
+		{"less than there is", "-1001", "", abi.LevelContainer, none},
+		{"more than there is", "", `{"web": 1001}`, abi.LevelContainer, none},
+		{"no number", "low", "", abi.LevelContainer, none},
+		{"no JSON", "5", "{", abi.LevelContainer, none},
+		{"a pod has no processes", "-500", "", abi.LevelPod, none},
 	} {
 		annotations := map[string]string{}
 		for name, text := range map[string]string{scoreAnnotation: c.score, specAnnotation: c.spec} {

@@ -19,6 +19,7 @@ import (
 	"errors"
 	"strconv"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 	"github.com/kubewasm/kubewasm/guest/json"
 	"github.com/kubewasm/kubewasm/guest/log"
@@ -59,7 +60,7 @@ type allocated struct {
 
 func (r *rdma) Decide(req *hooks.Request, d *hooks.Decision) error {
 	// Devices are made with the container.
-	if req.Level() != hooks.LevelContainer || req.Stage() != hooks.PreCreateContainer {
+	if req.Level() != abi.LevelContainer || req.Stage() != abi.PreCreateContainer {
 		return nil
 	}
 	text, ok := req.PodAnnotations().Lookup(allocatedAnnotation)

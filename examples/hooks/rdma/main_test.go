@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 )
 
@@ -17,23 +18,23 @@ func TestDevices(t *testing.T) {
 	for _, c := range []struct {
 		name, text, want, err string
 		config                rdma
-		stage                 hooks.Stage
+		stage                 abi.Stage
 	}{
 		{name: "a device", text: `{"rdma": [{"minor": 0, "id": "0000:1f:00.0"}]}`, want: "/dev/infiniband/rdma_cm /dev/infiniband/uverbs0"},
 		{name: "virtual functions instead of it", text: `{"rdma": [{"id": "0000:1f:00.0", "extension": {"vfs": [{"busID": "0000:1f:00.2"}, {"busID": "0000:1f:00.3"}]}}]}`, want: "/dev/infiniband/rdma_cm /dev/infiniband/uverbs1 /dev/infiniband/uverbs2"},
 		{name: "two devices", text: `{"rdma": [{"id": "0000:1f:00.3"}, {"id": "0000:1f:00.2"}]}`, want: "/dev/infiniband/rdma_cm /dev/infiniband/uverbs2 /dev/infiniband/uverbs1"},
 		{name: "none", text: `{"rdma": []}`},
 		{name: "devices of another kind", text: `{"gpu": [{"minor": 1}]}`},
-		{name: "after the creation", text: `{"rdma": [{"id": "0000:1f:00.0"}]}`, stage: hooks.PreStartContainer},
+		{name: "after the creation", text: `{"rdma": [{"id": "0000:1f:00.0"}]}`, stage: abi.PreStartContainer},
 		{name: "one that the node does not have", text: `{"rdma": [{"id": "0000:20:00.0"}]}`, err: `devices has no "0000:20:00.0"`},
 		{name: "no JSON", text: `{`},
 	} {
 		stage := c.stage
 		if stage == 0 {
-			stage = hooks.PreCreateContainer
+			stage = abi.PreCreateContainer
 		}
 		var d hooks.Decision
-		err := config.Decide(hooks.NewRequest(hooks.Fields{Stage: stage, Level: hooks.LevelContainer, PodAnnotations: map[string]string{allocatedAnnotation: c.text}}), &d)
+		err := config.Decide(hooks.NewRequest(hooks.Fields{Stage: stage, Level: abi.LevelContainer, PodAnnotations: map[string]string{allocatedAnnotation: c.text}}), &d)
 		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: got error %v, want %q", c.name, err, c.err)
 		}
@@ -49,7 +50,7 @@ func TestDevices(t *testing.T) {
 		}
 	}
 	var d hooks.Decision
-	if err := new(rdma).Decide(hooks.NewRequest(hooks.Fields{Stage: hooks.PreCreateContainer, Level: hooks.LevelContainer, PodAnnotations: map[string]string{allocatedAnnotation: `{"rdma": [{"id": "x"}]}`}}), &d); err == nil {
+	if err := new(rdma).Decide(hooks.NewRequest(hooks.Fields{Stage: abi.PreCreateContainer, Level: abi.LevelContainer, PodAnnotations: map[string]string{allocatedAnnotation: `{"rdma": [{"id": "x"}]}`}}), &d); err == nil {
 		t.Error("a configuration without devices is no mistake")
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 	"github.com/kubewasm/kubewasm/guest/json"
 	"github.com/kubewasm/kubewasm/guest/log"
@@ -68,7 +69,7 @@ type amount struct {
 }
 
 func (r *resctrl) Decide(req *hooks.Request, d *hooks.Decision) error {
-	if req.Level() != hooks.LevelContainer {
+	if req.Level() != abi.LevelContainer {
 		return nil
 	}
 	text, ok := req.PodAnnotations().Lookup(annotation)

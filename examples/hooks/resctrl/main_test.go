@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 )
 
@@ -38,7 +39,7 @@ func TestSchemata(t *testing.T) {
 		{"no caches", resctrl{CacheMask: "fff"}, `{}`, "", "caches is empty"},
 	} {
 		var d hooks.Decision
-		err := c.config.Decide(hooks.NewRequest(hooks.Fields{Level: hooks.LevelContainer, PodUID: "u1", PodAnnotations: map[string]string{annotation: c.text}}), &d)
+		err := c.config.Decide(hooks.NewRequest(hooks.Fields{Level: abi.LevelContainer, PodUID: "u1", PodAnnotations: map[string]string{annotation: c.text}}), &d)
 		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: got error %v, want %q", c.name, err, c.err)
 		}
@@ -54,7 +55,7 @@ func TestSchemata(t *testing.T) {
 		}
 	}
 	var d hooks.Decision
-	if err := intel.Decide(hooks.NewRequest(hooks.Fields{Level: hooks.LevelContainer, PodUID: "u1"}), &d); err != nil {
+	if err := intel.Decide(hooks.NewRequest(hooks.Fields{Level: abi.LevelContainer, PodUID: "u1"}), &d); err != nil {
 		t.Error(err)
 	}
 	if group, ok := d.ResctrlGroup(); ok {

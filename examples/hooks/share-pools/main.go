@@ -26,6 +26,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/resource"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 	"github.com/kubewasm/kubewasm/guest/json"
@@ -93,7 +94,7 @@ func (s *status) hasCPU() bool {
 }
 
 func (p *sharePools) Decide(req *hooks.Request, d *hooks.Decision) error {
-	if req.Level() != hooks.LevelContainer {
+	if req.Level() != abi.LevelContainer {
 		return nil
 	}
 	var s status
@@ -180,7 +181,7 @@ func (r *rule) cpus(req *hooks.Request, s *status, be bool) (cpus string, ok boo
 		return r.system.CPUSet, true
 	case qos == "LS":
 		return strings.Join(all, ","), true
-	case req.QOSClass() == hooks.QOSBestEffort:
+	case req.QOSClass() == abi.QOSBestEffort:
 		return "", true
 	case r.policy.Policy == "static":
 		return "", false

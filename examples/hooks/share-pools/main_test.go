@@ -3,6 +3,7 @@ package main
 import (
 	"testing"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 	"github.com/kubewasm/kubewasm/hooks/hookstest"
 )
@@ -47,30 +48,30 @@ func TestTheCPUsOfARule(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		of     *rule
-		qos    hooks.QOSClass
+		qos    abi.QOSClass
 		label  string
 		status string
 		want   string
 		ok     bool
 	}{
-		{"all pools", &r, hooks.QOSBurstable, "", "", "4-7,9-15", true},
-		{"the pool of a NUMA node", &r, hooks.QOSBurstable, "LS", `{"numaNodeResources": [{"node": 1, "resources": {"cpu": "2"}}]}`, "9-15", true},
-		{"the pools of two NUMA nodes", &r, hooks.QOSBurstable, "", `{"numaNodeResources": [{"node": 1, "resources": {"cpu": "2"}}, {"node": 0}]}`, "9-15,4-7", true},
-		{"a NUMA node without a pool", &r, hooks.QOSBurstable, "", `{"numaNodeResources": [{"node": 3, "resources": {"cpu": 2}}]}`, "", true},
-		{"a NUMA node with memory alone", &r, hooks.QOSBurstable, "", `{"numaNodeResources": [{"node": 1, "resources": {"memory": "1Gi", "cpu": "0"}}]}`, "4-7,9-15", true},
-		{"background on a NUMA node, without the feature", &r, hooks.QOSBestEffort, "BE", `{"numaNodeResources": [{"node": 1, "resources": {"kubernetes.io/batch-cpu": "2000"}}]}`, "", true},
-		{"background on a NUMA node", &be, hooks.QOSBestEffort, "BE", `{"numaNodeResources": [{"node": 1, "resources": {"kubernetes.io/batch-cpu": "2000"}}]}`, "8-15", true},
-		{"latency sensitive beside it", &be, hooks.QOSBurstable, "LS", `{"numaNodeResources": [{"node": 1, "resources": {"cpu": "2"}}]}`, "9-15", true},
-		{"the system", &r, hooks.QOSBestEffort, "SYSTEM", "", "0-1", true},
-		{"latency sensitive", &static, hooks.QOSGuaranteed, "LS", "", "4-7,9-15", true},
-		{"background", &r, hooks.QOSBestEffort, "BE", "", "", true},
-		{"bound by the kubelet", &static, hooks.QOSGuaranteed, "", "", "", false},
+		{"all pools", &r, abi.QOSBurstable, "", "", "4-7,9-15", true},
+		{"the pool of a NUMA node", &r, abi.QOSBurstable, "LS", `{"numaNodeResources": [{"node": 1, "resources": {"cpu": "2"}}]}`, "9-15", true},
+		{"the pools of two NUMA nodes", &r, abi.QOSBurstable, "", `{"numaNodeResources": [{"node": 1, "resources": {"cpu": "2"}}, {"node": 0}]}`, "9-15,4-7", true},
+		{"a NUMA node without a pool", &r, abi.QOSBurstable, "", `{"numaNodeResources": [{"node": 3, "resources": {"cpu": 2}}]}`, "", true},
+		{"a NUMA node with memory alone", &r, abi.QOSBurstable, "", `{"numaNodeResources": [{"node": 1, "resources": {"memory": "1Gi", "cpu": "0"}}]}`, "4-7,9-15", true},
+		{"background on a NUMA node, without the feature", &r, abi.QOSBestEffort, "BE", `{"numaNodeResources": [{"node": 1, "resources": {"kubernetes.io/batch-cpu": "2000"}}]}`, "", true},
+		{"background on a NUMA node", &be, abi.QOSBestEffort, "BE", `{"numaNodeResources": [{"node": 1, "resources": {"kubernetes.io/batch-cpu": "2000"}}]}`, "8-15", true},
+		{"latency sensitive beside it", &be, abi.QOSBurstable, "LS", `{"numaNodeResources": [{"node": 1, "resources": {"cpu": "2"}}]}`, "9-15", true},
+		{"the system", &r, abi.QOSBestEffort, "SYSTEM", "", "0-1", true},
+		{"latency sensitive", &static, abi.QOSGuaranteed, "LS", "", "4-7,9-15", true},
+		{"background", &r, abi.QOSBestEffort, "BE", "", "", true},
+		{"bound by the kubelet", &static, abi.QOSGuaranteed, "", "", "", false},
 	} {
 		var s status
 		if err := decode(c.status, statusAnnotation, &s); err != nil {
 			t.Fatal(err)
 		}
-		req := hooks.NewRequest(hooks.Fields{Level: hooks.LevelContainer, QOSClass: c.qos, PodLabels: map[string]string{qosLabel: c.label}})
+		req := hooks.NewRequest(hooks.Fields{Level: abi.LevelContainer, QOSClass: c.qos, PodLabels: map[string]string{qosLabel: c.label}})
 		if got, ok := c.of.cpus(req, &s, c.of == &be); got != c.want || ok != c.ok {
 			t.Errorf("%s: got %q, %t, want %q, %t", c.name, got, ok, c.want, c.ok)
 		}

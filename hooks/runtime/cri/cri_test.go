@@ -16,6 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-client/pkg/fake"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/runtime/cri"
@@ -238,8 +239,8 @@ func TestAPodCannotNameAnotherCgroup(t *testing.T) {
 	node := runtimetest.NewRuntime(t)
 	agent := runtimetest.NewAgent(t, runtimetest.Scripted, nil)
 	root := node.Layout.Root
-	victim, liar, honest := node.Pod(hookmsg.QOSBurstable, "victim"), node.Pod(hookmsg.QOSBurstable, "liar"), node.Pod(hookmsg.QOSBestEffort, "honest")
-	others := []string{victim, node.Tree.Make("kubepods/burstable/podvictim/c1"), node.Tree.Make("system.slice"), node.Tree.Make("system.slice/c1"), node.Layout.QOS(hookmsg.QOSBurstable)}
+	victim, liar, honest := node.Pod(abi.QOSBurstable, "victim"), node.Pod(abi.QOSBurstable, "liar"), node.Pod(abi.QOSBestEffort, "honest")
+	others := []string{victim, node.Tree.Make("kubepods/burstable/podvictim/c1"), node.Tree.Make("system.slice"), node.Tree.Make("system.slice/c1"), node.Layout.QOS(abi.QOSBurstable)}
 	own, good := node.Tree.Make("kubepods/burstable/podliar/c1"), node.Tree.Make("kubepods/besteffort/podhonest/c2")
 
 	server := &crio{paths: map[string]string{}}

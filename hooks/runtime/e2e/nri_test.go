@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/internal/cgrouptest"
@@ -169,12 +170,12 @@ func TestContainerdRequiresThePlugin(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.containerd.start()
-	web := n.Pod(hookmsg.QOSBurstable, "web")
+	web := n.Pod(abi.QOSBurstable, "web")
 	sandbox, pod := n.sandbox("web", web, map[string]string{"p/Container": "cpu_shares 77"})
 	if _, err := n.create("nginx", sandbox, pod, asked()); err == nil || !strings.Contains(err.Error(), `required plugin "kubewasm" not present`) {
 		t.Errorf("without the plugin: error %v", err)
 	}
-	own := n.Pod(hookmsg.QOSBurstable, "own")
+	own := n.Pod(abi.QOSBurstable, "own")
 	ownSandbox, ownPod := n.sandbox("own", own, map[string]string{"kubewasm.dev/tolerate-no-agent": "true"})
 	if _, err := n.create("agent", ownSandbox, ownPod, asked()); err != nil {
 		t.Errorf("the agent's own pod: %v", err)
@@ -195,7 +196,7 @@ func TestContainerdRequiresThePlugin(t *testing.T) {
 // updated afterwards, guests that fail, the end of either side.
 func TestContainerd(t *testing.T) {
 	n := newNode(t)
-	early := n.Pod(hookmsg.QOSBurstable, "early")
+	early := n.Pod(abi.QOSBurstable, "early")
 	earlySandbox, earlyConfig := n.sandbox("early", early, map[string]string{"p/Container": "cpu_shares 77\ncfs_quota_us 20000", "p/Pod": "cpu_shares 300"})
 	earlyID, _ := n.run("nginx", earlySandbox, earlyConfig, asked())
 	earlyCgroup := n.Layout.Container(early, earlyID)
@@ -211,7 +212,7 @@ func TestContainerd(t *testing.T) {
 		return err == nil && status.Status.Resources.Linux.CpuShares == 77
 	})
 
-	web := n.Pod(hookmsg.QOSBurstable, "web")
+	web := n.Pod(abi.QOSBurstable, "web")
 	script := strings.Join([]string{
 		"cpu_shares 77", "divide_quota 2", "cpu_burst_us 1000", "cpuset_cpus 0", "memory_limit_bytes 268435456", "oom_score_adj 123",
 		"env C 4", "annotation note x", "mount /mnt /usr", "device /dev/kmsg c 1:11",
@@ -255,7 +256,7 @@ func TestContainerd(t *testing.T) {
 	})
 	t.Run("a guest that fails", func(t *testing.T) {
 		for script, want := range map[string]string{"error it is Monday": "it is Monday", "loop": "hook trapped: ", "panic x": "trap"} {
-			sandbox, config := n.sandbox("bad", n.Pod(hookmsg.QOSBurstable, "bad"), map[string]string{"p/Container": script})
+			sandbox, config := n.sandbox("bad", n.Pod(abi.QOSBurstable, "bad"), map[string]string{"p/Container": script})
 			if _, err := n.create("nginx", sandbox, config, asked()); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: got error %v, want one with %s", script, err, want)
 			}
@@ -269,7 +270,7 @@ func TestContainerd(t *testing.T) {
 		quota := func(us int64) *hookmsg.Resources {
 			return &hookmsg.Resources{CFSQuotaUS: &us, CFSPeriodUS: new(int64(100_000))}
 		}
-		pod := n.Pod(hookmsg.QOSBurstable, "resized")
+		pod := n.Pod(abi.QOSBurstable, "resized")
 		n.Update(pod, quota(80_000)) // As the kubelet does.
 		sandbox, config := n.sandbox("resized", pod, map[string]string{"p": "divide_quota 2"})
 		defer n.remove(sandbox)
@@ -310,7 +311,7 @@ func TestContainerd(t *testing.T) {
 		// The quota is the guest's and not what was asked.
 		pods, err := discovery.Pods(t.Context())
 		want := standalone.Pod{
-			Namespace: "shop", Name: "web", UID: "web", Labels: config.Labels, Annotations: config.Annotations, QOSClass: hookmsg.QOSBurstable, Cgroup: web,
+			Namespace: "shop", Name: "web", UID: "web", Labels: config.Labels, Annotations: config.Annotations, QOSClass: abi.QOSBurstable, Cgroup: web,
 			Containers: []standalone.Container{{Name: "nginx", ID: id, Resources: &hookmsg.Resources{CFSPeriodUS: new(int64(100_000))}, Inferred: true}},
 		}
 		i := slices.IndexFunc(pods, func(p standalone.Pod) bool { return p.Name == "web" })
@@ -373,7 +374,7 @@ func TestContainerd(t *testing.T) {
 		for _, path := range []string{path, web} {
 			removeCgroup(t, path) // As the kubelet does.
 		}
-		n.sandbox("later", n.Pod(hookmsg.QOSBurstable, "later"), nil)
+		n.sandbox("later", n.Pod(abi.QOSBurstable, "later"), nil)
 		n.until("the state has no word of it", func() bool {
 			return !slices.ContainsFunc(n.State.All(), func(d cgroup.Target) bool { return d.PodUID == "web" })
 		})

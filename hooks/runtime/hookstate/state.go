@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
@@ -172,12 +173,12 @@ func (s *Source) Node(q Query) Node {
 	for len(subjects) != 0 {
 		first := &subjects[0]
 		n := 1
-		for n < len(subjects) && first.Level != hookmsg.LevelQOS && subjects[n].Pod.UID == first.Pod.UID {
+		for n < len(subjects) && first.Level != abi.LevelQOS && subjects[n].Pod.UID == first.Pod.UID {
 			n++
 		}
 		of := subjects[:n]
 		subjects = subjects[n:]
-		if first.Level == hookmsg.LevelQOS {
+		if first.Level == abi.LevelQOS {
 			path := s.cfg.Layout.QOS(first.QOSClass)
 			node.QOSClasses = append(node.QOSClasses, QOSClass{first.QOSClass.String(), s.subject(first, path, facts.Facts{})})
 			continue
@@ -212,7 +213,7 @@ func (s *Source) pod(subjects []hooks.Subject, container string) (pod Pod, ok bo
 		if of.QOSClass != 0 {
 			pod.QOSClass = of.QOSClass.String()
 		}
-		if of.Level == hookmsg.LevelPod {
+		if of.Level == abi.LevelPod {
 			pod.Subject = s.subject(of, known.Cgroup, known)
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/runtime/internal/files"
@@ -96,9 +97,9 @@ func envs(list []string) []hookmsg.Env {
 // PodRequest returns the request about a pod at a stage, with the resources at its creation. Its
 // cgroup is the one named by the runtime. Its QoS class is set only if the layout has that cgroup
 // for the pod, see [cgroup.Layout.CheckPod].
-func PodRequest(l cgroup.Layout, stage hookmsg.Stage, pod *api.PodSandbox) *hookmsg.Request {
+func PodRequest(l cgroup.Layout, stage abi.Stage, pod *api.PodSandbox) *hookmsg.Request {
 	req := &hookmsg.Request{
-		Stage: stage, Level: hookmsg.LevelPod,
+		Stage: stage, Level: abi.LevelPod,
 		Pod:       hookmsg.PodMeta{Namespace: pod.GetNamespace(), Name: pod.GetName(), UID: pod.GetUid()},
 		PodLabels: pod.GetLabels(), PodAnnotations: pod.GetAnnotations(), CgroupParent: l.Parent(pod.GetLinux().GetCgroupParent()),
 		Resources: podResources(pod.GetLinux().GetPodResources(), pod.GetLinux().GetPodOverhead()),
@@ -112,16 +113,16 @@ func PodRequest(l cgroup.Layout, stage hookmsg.Stage, pod *api.PodSandbox) *hook
 // PodUpdateRequest returns the request about a pod whose resources change in place. overhead and
 // asked are the arguments of NRI's event UpdatePodSandbox.
 func PodUpdateRequest(l cgroup.Layout, pod *api.PodSandbox, overhead, asked *api.LinuxResources) *hookmsg.Request {
-	req := PodRequest(l, hookmsg.PreUpdateContainerResources, pod)
+	req := PodRequest(l, abi.PreUpdateContainerResources, pod)
 	req.Resources = podResources(asked, overhead)
 	return req
 }
 
 // ContainerRequest returns the request about a container at a stage. asked are the resources of
 // NRI's event UpdateContainer; nil for other events, whose resources are those of the container.
-func ContainerRequest(l cgroup.Layout, stage hookmsg.Stage, pod *api.PodSandbox, c *api.Container, asked *api.LinuxResources) *hookmsg.Request {
+func ContainerRequest(l cgroup.Layout, stage abi.Stage, pod *api.PodSandbox, c *api.Container, asked *api.LinuxResources) *hookmsg.Request {
 	req := PodRequest(l, stage, pod)
-	req.Level = hookmsg.LevelContainer
+	req.Level = abi.LevelContainer
 	req.Container = hookmsg.ContainerMeta{Name: c.GetName(), ID: c.GetId()}
 	req.ContainerAnnotations, req.ContainerEnvs = c.GetAnnotations(), envs(c.GetEnv())
 	if asked == nil {

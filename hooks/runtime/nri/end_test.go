@@ -8,7 +8,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
-	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/runtime/internal/runtimetest"
 	"github.com/kubewasm/kubewasm/host"
@@ -42,7 +42,7 @@ func TestAPluginThatEndsAnswersFirst(t *testing.T) {
 					t.Fatal(plugin.Ready())
 				}
 			}
-			path := node.Pod(hookmsg.QOSBurstable, "u1")
+			path := node.Pod(abi.QOSBurstable, "u1")
 			type answer struct {
 				resp *api.CreateContainerResponse
 				err  error

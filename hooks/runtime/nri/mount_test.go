@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
@@ -36,7 +37,7 @@ var (
 func (g *gpus) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	adjustment := &api.ContainerAdjustment{}
 	adjustment.AddEnv("GPU", "0") // The plugin's own work.
-	req := nri.ContainerRequest(g.layout, hookmsg.PreCreateContainer, pod, c, nil)
+	req := nri.ContainerRequest(g.layout, abi.PreCreateContainer, pod, c, nil)
 	req.Resources = req.Resources.Overlay(&hookmsg.Resources{Unified: nri.Files(cgroup.V2, c.GetLinux().GetResources())})
 	decision, err := g.hooks.Decide(ctx, req)
 	if err != nil {
@@ -50,7 +51,7 @@ func (g *gpus) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.
 
 // UpdateContainer is called by NRI's stub.
 func (g *gpus) UpdateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container, asked *api.LinuxResources) ([]*api.ContainerUpdate, error) {
-	decision, err := g.hooks.Decide(ctx, nri.ContainerRequest(g.layout, hookmsg.PreUpdateContainerResources, pod, c, asked))
+	decision, err := g.hooks.Decide(ctx, nri.ContainerRequest(g.layout, abi.PreUpdateContainerResources, pod, c, asked))
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +74,7 @@ func ExampleAdjust() {
 		log.Fatal(err)
 	}
 	engine, err := hooks.NewEngine(ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{
-		Config: host.Config{Name: "cpu", Module: host.ModuleConfig{File: file}}, Levels: []hookmsg.Level{hookmsg.LevelContainer},
+		Config: host.Config{Name: "cpu", Module: host.ModuleConfig{File: file}}, Levels: []abi.Level{abi.LevelContainer},
 	}}})
 	if err != nil {
 		log.Fatal(err)
@@ -122,7 +123,7 @@ func TestRequestsOfEvents(t *testing.T) {
 	layout := cgroup.Layout{Driver: cgroup.Systemd}
 	of := func(change func(*hookmsg.Request)) *hookmsg.Request {
 		r := &hookmsg.Request{
-			Stage: hookmsg.PreRunPodSandbox, Level: hookmsg.LevelPod, QOSClass: hookmsg.QOSBurstable, Pod: hookmsg.PodMeta{Namespace: "shop", Name: "web-0", UID: "8dbc5577"},
+			Stage: abi.PreRunPodSandbox, Level: abi.LevelPod, QOSClass: abi.QOSBurstable, Pod: hookmsg.PodMeta{Namespace: "shop", Name: "web-0", UID: "8dbc5577"},
 			PodLabels: map[string]string{"app": "web"}, PodAnnotations: map[string]string{"a": "b"}, CgroupParent: parent[1:],
 			Resources: &hookmsg.Resources{CFSQuotaUS: new(int64(60_000))},
 		}
@@ -130,36 +131,36 @@ func TestRequestsOfEvents(t *testing.T) {
 		return r
 	}
 	ofContainer := func(r *hookmsg.Request) {
-		r.Level, r.Container = hookmsg.LevelContainer, hookmsg.ContainerMeta{Name: "nginx", ID: "4b1f"}
+		r.Level, r.Container = abi.LevelContainer, hookmsg.ContainerMeta{Name: "nginx", ID: "4b1f"}
 		r.ContainerAnnotations, r.ContainerEnvs = map[string]string{"c": "d"}, []hookmsg.Env{{Name: "A", Value: "1=2"}, {Name: "B"}}
 	}
 	for name, c := range map[string]struct{ got, want *hookmsg.Request }{
 		"a pod": {
-			nri.PodRequest(layout, hookmsg.PreRunPodSandbox, pod("8dbc5577", parent)),
+			nri.PodRequest(layout, abi.PreRunPodSandbox, pod("8dbc5577", parent)),
 			of(func(*hookmsg.Request) {}),
 		},
 		"a pod that names the cgroup of another": {
-			nri.PodRequest(layout, hookmsg.PreRunPodSandbox, pod("other", parent)),
+			nri.PodRequest(layout, abi.PreRunPodSandbox, pod("other", parent)),
 			of(func(r *hookmsg.Request) { r.Pod.UID, r.QOSClass = "other", 0 }),
 		},
 		"a pod whose resources change": {
 			nri.PodUpdateRequest(layout, pod("8dbc5577", parent), &api.LinuxResources{Cpu: &api.LinuxCPU{Quota: api.Int64(5_000)}}, &api.LinuxResources{Cpu: &api.LinuxCPU{Quota: api.Int64(20_000)}}),
 			of(func(r *hookmsg.Request) {
-				r.Stage, r.Resources.CFSQuotaUS = hookmsg.PreUpdateContainerResources, new(int64(25_000))
+				r.Stage, r.Resources.CFSQuotaUS = abi.PreUpdateContainerResources, new(int64(25_000))
 			}),
 		},
 		"a container": {
-			nri.ContainerRequest(layout, hookmsg.PreCreateContainer, pod("8dbc5577", parent), container, nil),
+			nri.ContainerRequest(layout, abi.PreCreateContainer, pod("8dbc5577", parent), container, nil),
 			of(func(r *hookmsg.Request) {
 				ofContainer(r)
-				r.Stage, r.Resources = hookmsg.PreCreateContainer, &hookmsg.Resources{MemoryLimitBytes: new(int64(1 << 20)), OOMScoreAdj: new(int64(967))}
+				r.Stage, r.Resources = abi.PreCreateContainer, &hookmsg.Resources{MemoryLimitBytes: new(int64(1 << 20)), OOMScoreAdj: new(int64(967))}
 			}),
 		},
 		"a container whose resources change": {
-			nri.ContainerRequest(layout, hookmsg.PreUpdateContainerResources, pod("8dbc5577", parent), container, &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: "0-1"}}),
+			nri.ContainerRequest(layout, abi.PreUpdateContainerResources, pod("8dbc5577", parent), container, &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: "0-1"}}),
 			of(func(r *hookmsg.Request) {
 				ofContainer(r)
-				r.Stage, r.Resources = hookmsg.PreUpdateContainerResources, &hookmsg.Resources{CPUSetCPUs: new("0-1"), OOMScoreAdj: new(int64(967))}
+				r.Stage, r.Resources = abi.PreUpdateContainerResources, &hookmsg.Resources{CPUSetCPUs: new("0-1"), OOMScoreAdj: new(int64(967))}
 			}),
 		},
 	} {
@@ -188,7 +189,7 @@ func TestCgroupsOfContainers(t *testing.T) {
 			container := &api.Container{Id: c.id, Linux: &api.LinuxContainer{CgroupsPath: c.path}}
 			pod := &api.PodSandbox{Uid: "8dbc5577", Linux: &api.LinuxPodSandbox{CgroupParent: "/" + c.parent}}
 			layout := cgroup.Layout{}
-			got, err := nri.ContainerCgroup(layout, nri.ContainerRequest(layout, hookmsg.PostStartContainer, pod, container, nil), container)
+			got, err := nri.ContainerCgroup(layout, nri.ContainerRequest(layout, abi.PostStartContainer, pod, container, nil), container)
 			if got != c.want || (err != nil) != c.fails {
 				t.Errorf("got %q, error %v, want %q", got, err, c.want)
 			}

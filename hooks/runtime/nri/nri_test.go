@@ -24,6 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
@@ -192,7 +193,7 @@ func TestPlugin(t *testing.T) {
 	runtime := newPeer(t, socket)
 	run(t, agent, socket, node.Layout)
 	runtime.wait(t)
-	path := node.Pod(hookmsg.QOSBurstable, "u1")
+	path := node.Pod(abi.QOSBurstable, "u1")
 
 	t.Run("a creation", func(t *testing.T) {
 		resp, err := runtime.CreateContainer(t.Context(), &api.CreateContainerRequest{
@@ -340,7 +341,7 @@ func TestSwapAndHugePages(t *testing.T) {
 			defer runtime.Stop()
 			run(t, agent, runtime.socket, node.Layout)
 			runtime.wait(t)
-			path := node.Layout.Pod(hookmsg.QOSBurstable, "u1")
+			path := node.Layout.Pod(abi.QOSBurstable, "u1")
 			carried := c.v1
 			if node.Tree.V2 {
 				carried = c.v2
@@ -401,9 +402,9 @@ func TestPluginBelievesNoCgroupOfAnother(t *testing.T) {
 	defer runtime.Stop()
 	run(t, agent, socket, node.Layout)
 	runtime.wait(t)
-	own, victim := node.Pod(hookmsg.QOSBurstable, "u1"), node.Pod(hookmsg.QOSBurstable, "victim")
+	own, victim := node.Pod(abi.QOSBurstable, "u1"), node.Pod(abi.QOSBurstable, "victim")
 	node.Create(own, "c1", &hookmsg.Resources{})
-	others := []string{victim, node.Tree.Make("kubepods/burstable/podvictim/c1"), node.Tree.Make("system.slice"), node.Tree.Make("system.slice/c1"), node.Layout.QOS(hookmsg.QOSBurstable)}
+	others := []string{victim, node.Tree.Make("kubepods/burstable/podvictim/c1"), node.Tree.Make("system.slice"), node.Tree.Make("system.slice/c1"), node.Layout.QOS(abi.QOSBurstable)}
 	file := "cpu.shares"
 	if node.Tree.V2 {
 		file = "cpu.weight"
@@ -417,7 +418,7 @@ func TestPluginBelievesNoCgroupOfAnother(t *testing.T) {
 		"another pod":                             {"/" + victim, "/" + victim + "/c1"},
 		"another pod's container":                 {"/" + own, "/" + victim + "/c1"},
 		"a container in systemd's notation":       {"/" + own, "kubepods-burstable-podvictim.slice:cri-containerd:c1"},
-		"the class":                               {"/" + node.Layout.QOS(hookmsg.QOSBurstable), "/" + victim},
+		"the class":                               {"/" + node.Layout.QOS(abi.QOSBurstable), "/" + victim},
 		"a path that climbs":                      {"/" + own + "/../podvictim", "/" + own + "/../podvictim/c1"},
 		"a container that climbs":                 {"/" + own, "/" + own + "/../podvictim/c1"},
 		"another pod's, and none for a container": {"/" + victim, ""},
@@ -483,7 +484,7 @@ func TestPluginConnectsAgain(t *testing.T) {
 	first.Stop()
 	relay.cut()
 
-	pod := node.Pod(hookmsg.QOSBurstable, "u1")
+	pod := node.Pod(abi.QOSBurstable, "u1")
 	cgroup, _ := node.Create(pod, "c1", &hookmsg.Resources{CPUShares: new(int64(512))})
 	second := newPeer(t, filepath.Join(t.TempDir(), "second.sock"))
 	second.mu.Lock()
@@ -536,7 +537,7 @@ func connectWithAGuestThatHangs(t *testing.T, timeout time.Duration) error {
 	})
 	runtime := newPeer(t, filepath.Join(t.TempDir(), "nri.sock"))
 	defer runtime.Stop()
-	pod := node.Pod(hookmsg.QOSBurstable, "u1")
+	pod := node.Pod(abi.QOSBurstable, "u1")
 	cgroup, _ := node.Create(pod, "c1", &hookmsg.Resources{CPUShares: new(int64(512))})
 	var hanging []*api.Container
 	for i := range 5 {

@@ -19,6 +19,7 @@ import (
 	nrinet "github.com/containerd/nri/pkg/net"
 	"github.com/containerd/nri/pkg/stub"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
@@ -328,7 +329,7 @@ func (p *Plugin) withFiles(req *hookmsg.Request, l *api.LinuxResources) {
 	}
 }
 
-func (e *events) pod(ctx context.Context, stage hookmsg.Stage, pod *api.PodSandbox) error {
+func (e *events) pod(ctx context.Context, stage abi.Stage, pod *api.PodSandbox) error {
 	req := PodRequest(e.p.cfg.Layout, stage, pod)
 	// The kubelet limits no swap of pods.
 	e.p.withFiles(req, &api.LinuxResources{HugepageLimits: pod.GetLinux().GetPodResources().GetHugepageLimits()})
@@ -337,7 +338,7 @@ func (e *events) pod(ctx context.Context, stage hookmsg.Stage, pod *api.PodSandb
 }
 
 // container asks about a container; asked are the resources requested by an update.
-func (p *Plugin) container(ctx context.Context, stage hookmsg.Stage, pod *api.PodSandbox, c *api.Container, asked *api.LinuxResources) (*hookmsg.Decision, error) {
+func (p *Plugin) container(ctx context.Context, stage abi.Stage, pod *api.PodSandbox, c *api.Container, asked *api.LinuxResources) (*hookmsg.Decision, error) {
 	req := ContainerRequest(p.cfg.Layout, stage, pod, c, asked)
 	if asked == nil {
 		asked = c.GetLinux().GetResources()
@@ -365,7 +366,7 @@ func (e *events) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 	for _, pod := range pods {
 		byID[pod.GetId()] = pod
 		decide = append(decide, func(ctx context.Context) (*api.ContainerUpdate, error) {
-			return nil, e.pod(ctx, hookmsg.Reconcile, pod)
+			return nil, e.pod(ctx, abi.Reconcile, pod)
 		})
 	}
 	for _, c := range containers {
@@ -374,7 +375,7 @@ func (e *events) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 			continue
 		}
 		decide = append(decide, func(ctx context.Context) (*api.ContainerUpdate, error) {
-			d, err := e.p.container(ctx, hookmsg.Reconcile, pod, c, nil)
+			d, err := e.p.container(ctx, abi.Reconcile, pod, c, nil)
 			u := update(c, nil, d)
 			if u != nil {
 				u.SetIgnoreFailure() // The container may have ended since.
@@ -419,7 +420,7 @@ func (p *Plugin) later(decide []decision) {
 
 // RunPodSandbox is called when a pod has its sandbox.
 func (e *events) RunPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
-	return e.pod(ctx, hookmsg.PreRunPodSandbox, pod)
+	return e.pod(ctx, abi.PreRunPodSandbox, pod)
 }
 
 // notified logs an error of an event that the runtime does not wait for. Returning it would keep
@@ -446,19 +447,19 @@ func (e *events) PostUpdatePodSandbox(_ context.Context, pod *api.PodSandbox) er
 
 // StopPodSandbox is called when a sandbox stops.
 func (e *events) StopPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
-	e.notified("stop sandbox", e.pod(ctx, hookmsg.PostStopPodSandbox, pod))
+	e.notified("stop sandbox", e.pod(ctx, abi.PostStopPodSandbox, pod))
 	return nil
 }
 
 // RemovePodSandbox is called when a sandbox is removed.
 func (e *events) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) error {
-	e.notified("remove sandbox", e.pod(ctx, hookmsg.PreRemoveRunPodSandbox, pod))
+	e.notified("remove sandbox", e.pod(ctx, abi.PreRemoveRunPodSandbox, pod))
 	return nil
 }
 
 // CreateContainer is called before a container is created.
 func (e *events) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
-	d, err := e.p.container(ctx, hookmsg.PreCreateContainer, pod, c, nil)
+	d, err := e.p.container(ctx, abi.PreCreateContainer, pod, c, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -467,20 +468,20 @@ func (e *events) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 
 // StartContainer is called before a container starts. Its cgroup exists.
 func (e *events) StartContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
-	_, err := e.p.container(ctx, hookmsg.PreStartContainer, pod, c, nil)
+	_, err := e.p.container(ctx, abi.PreStartContainer, pod, c, nil)
 	return err
 }
 
 // PostStartContainer is called after a container has started.
 func (e *events) PostStartContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
-	_, err := e.p.container(ctx, hookmsg.PostStartContainer, pod, c, nil)
+	_, err := e.p.container(ctx, abi.PostStartContainer, pod, c, nil)
 	e.notified("container has started", err)
 	return nil
 }
 
 // UpdateContainer is called before the resources of a container change.
 func (e *events) UpdateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container, asked *api.LinuxResources) ([]*api.ContainerUpdate, error) {
-	d, err := e.p.container(ctx, hookmsg.PreUpdateContainerResources, pod, c, asked)
+	d, err := e.p.container(ctx, abi.PreUpdateContainerResources, pod, c, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -496,7 +497,7 @@ func (e *events) PostUpdateContainer(_ context.Context, pod *api.PodSandbox, _ *
 
 // StopContainer is called when a container has stopped.
 func (e *events) StopContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
-	_, err := e.p.container(ctx, hookmsg.PostStopContainer, pod, c, nil)
+	_, err := e.p.container(ctx, abi.PostStopContainer, pod, c, nil)
 	e.notified("container has stopped", err)
 	return nil, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/runtime/internal/runtimetest"
 	"github.com/kubewasm/kubewasm/hooks/runtime/standalone"
@@ -59,7 +60,7 @@ func newKubelet(t *testing.T, agent *runtimetest.Agent, node *runtimetest.Runtim
 	k := &kubelet{T: t, node: node, agent: agent, listed: quota, actuated: asks(quota)}
 	k.runtime = newPeer(t, filepath.Join(t.TempDir(), "nri.sock"))
 	t.Cleanup(k.runtime.Stop)
-	k.pod = node.Pod(hookmsg.QOSBurstable, "u1")
+	k.pod = node.Pod(abi.QOSBurstable, "u1")
 	k.container = node.Layout.Container(k.pod, "c1")
 	node.Update(k.pod, asks(quota))
 	k.sandbox, k.nginx = sandbox(k.pod, ""), nginx(k.pod)
@@ -221,7 +222,7 @@ func (k *kubelet) Pods(context.Context) ([]standalone.Pod, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return []standalone.Pod{{
-		Namespace: "shop", Name: "web", UID: "u1", QOSClass: hookmsg.QOSBurstable, Annotations: k.sandbox.Annotations, Resources: asks(k.listed),
+		Namespace: "shop", Name: "web", UID: "u1", QOSClass: abi.QOSBurstable, Annotations: k.sandbox.Annotations, Resources: asks(k.listed),
 		Containers: []standalone.Container{{Name: "nginx", ID: "c1", Resources: asks(k.listed)}},
 	}}, nil
 }
@@ -338,7 +339,7 @@ func TestAPodWithoutALimit(t *testing.T) {
 		"unlimited": {has: &hookmsg.Resources{CPUShares: new(int64(512))}, want: "-1"},
 		"overhead":  {has: asks(100_000), overhead: &api.LinuxResources{Cpu: &api.LinuxCPU{Quota: api.Int64(20_000), Period: api.UInt64(100_000)}}, want: "50000"},
 	} {
-		cgroup := node.Pod(hookmsg.QOSBurstable, uid)
+		cgroup := node.Pod(abi.QOSBurstable, uid)
 		node.Update(cgroup, c.has)
 		pod := sandbox(cgroup, "")
 		pod.Uid, pod.Annotations["p/Pod"] = uid, "divide_quota 2"

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/runtime/hookstate"
 	"github.com/kubewasm/kubewasm/hooks/runtime/internal/runtimetest"
@@ -24,7 +25,7 @@ func TestContainersThatStartedUndecidedAreCounted(t *testing.T) {
 	runtime := newPeer(t, socket)
 	defer runtime.Stop()
 	pod := func(name, script string) *api.PodSandbox {
-		p := sandbox(node.Pod(hookmsg.QOSBurstable, name), script)
+		p := sandbox(node.Pod(abi.QOSBurstable, name), script)
 		p.Id, p.Name, p.Uid = name, name, name
 		return p
 	}
@@ -83,7 +84,7 @@ func TestARefusalIsKnown(t *testing.T) {
 	defer runtime.Stop()
 	run(t, agent, socket, node.Layout)
 	runtime.wait(t)
-	path := node.Pod(hookmsg.QOSBurstable, "u1")
+	path := node.Pod(abi.QOSBurstable, "u1")
 	state, err := hookstate.New(hookstate.Config{Engine: agent.Engine, State: agent.State, Enforcer: agent.Enforcer, Layout: node.Layout})
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/internal/facts"
 )
@@ -62,16 +63,16 @@ func (h *Handler) change(req *hookmsg.Request, f func(*creation)) {
 // kubelet and the other facts of the state. asks are the resources of the original request, nil if
 // its stage does not state the kubelet's request.
 func (h *Handler) withFacts(req *hookmsg.Request, cgroup string) (_ *hookmsg.Request, asks *hookmsg.Resources) {
-	if req.Level == hookmsg.LevelQOS {
+	if req.Level == abi.LevelQOS {
 		return req, nil
 	}
 	subject := facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}
-	if req.Level == hookmsg.LevelContainer && req.Container.ID == "" {
+	if req.Level == abi.LevelContainer && req.Container.ID == "" {
 		subject = facts.Subject{} // Keeps nothing: without an identifier, the subject would be the pod.
 	}
 	var have facts.Facts
 	switch {
-	case req.Level == hookmsg.LevelContainer && req.Stage == hookmsg.PreCreateContainer:
+	case req.Level == abi.LevelContainer && req.Stage == abi.PreCreateContainer:
 		asks = req.Resources
 		// An earlier container of this name or identifier was a different one.
 		begin := facts.Facts{Judged: true, Asked: asks, Heard: time.Now(), Parent: req.CgroupParent, ContainerAnnotations: req.ContainerAnnotations, ContainerEnvs: req.ContainerEnvs}
@@ -84,7 +85,7 @@ func (h *Handler) withFacts(req *hookmsg.Request, cgroup string) (_ *hookmsg.Req
 	case ended(req.Stage):
 		have = h.facts().Get(subject)
 	default:
-		if req.Stage == hookmsg.PreUpdateContainerResources || req.Stage == hookmsg.PreRunPodSandbox {
+		if req.Stage == abi.PreUpdateContainerResources || req.Stage == abi.PreRunPodSandbox {
 			asks = req.Resources
 		}
 		adopted := h.adopt(req, subject)
@@ -107,25 +108,25 @@ func (h *Handler) withFacts(req *hookmsg.Request, cgroup string) (_ *hookmsg.Req
 			}
 			switch {
 			case asks == nil:
-			case req.Stage == hookmsg.PreRunPodSandbox:
+			case req.Stage == abi.PreRunPodSandbox:
 				// The runtime's sum of limits leaves out containers without a limit. The kubelet
 				// has created the cgroup with its request, so only fields equal to those of the
 				// cgroup count.
 				if f.Asked == nil && cgroup != "" {
 					f.Ask(without(asks, others(asks)))
 				}
-			case req.Level == hookmsg.LevelContainer && !h.cfg.Echoes:
+			case req.Level == abi.LevelContainer && !h.cfg.Echoes:
 				f.Ask(asks)
 			default:
 				// Before updating a pod, the kubelet reads the pod's cgroup, and falls back to that
 				// if the update fails.
-				f.Hear(asks, req.Level == hookmsg.LevelPod, others)
+				f.Hear(asks, req.Level == abi.LevelPod, others)
 			}
 		})
 	}
 	filled := *req
 	filled.Resources = have.Asked
-	if req.Level == hookmsg.LevelContainer {
+	if req.Level == abi.LevelContainer {
 		if len(req.ContainerAnnotations) == 0 {
 			filled.ContainerAnnotations = have.ContainerAnnotations
 		}
@@ -144,14 +145,14 @@ func without(r, others *hookmsg.Resources) *hookmsg.Resources {
 // recordTold records the resources passed to the runtime, or written to the pod's cgroup, instead
 // of those requested by the kubelet.
 func (h *Handler) recordTold(req *hookmsg.Request, asks, decided *hookmsg.Resources) {
-	if !answered(req.Stage) && req.Level == hookmsg.LevelContainer {
+	if !answered(req.Stage) && req.Level == abi.LevelContainer {
 		return
 	}
-	if req.Level == hookmsg.LevelPod {
+	if req.Level == abi.LevelPod {
 		asks = req.Resources // Has all fields; the event may have only some.
 	}
 	told := asks.Overlay(decided)
-	if req.Level == hookmsg.LevelContainer && req.Container.ID == "" {
+	if req.Level == abi.LevelContainer && req.Container.ID == "" {
 		h.change(req, func(c *creation) {
 			if c.facts != nil {
 				c.facts.Told = told
@@ -172,7 +173,7 @@ func (h *Handler) recordTold(req *hookmsg.Request, asks, decided *hookmsg.Resour
 // nil if there are none. Only the start of a container follows its creation: other events may be
 // those of the container that it replaces.
 func (h *Handler) adopt(req *hookmsg.Request, subject facts.Subject) *facts.Facts {
-	if req.Stage != hookmsg.PreStartContainer && req.Stage != hookmsg.PostStartContainer || req.Container.ID == "" || !h.facts().Get(subject).Heard.IsZero() {
+	if req.Stage != abi.PreStartContainer && req.Stage != abi.PostStartContainer || req.Container.ID == "" || !h.facts().Get(subject).Heard.IsZero() {
 		return nil
 	}
 	h.mu.Lock()
@@ -206,7 +207,7 @@ func (h *Handler) makeRoom(ctx context.Context, container *hookmsg.Request) {
 		return
 	}
 	req := *container
-	req.Level, req.Container, req.ContainerAnnotations, req.ContainerEnvs = hookmsg.LevelPod, hookmsg.ContainerMeta{}, nil, nil
+	req.Level, req.Container, req.ContainerAnnotations, req.ContainerEnvs = abi.LevelPod, hookmsg.ContainerMeta{}, nil, nil
 	known := h.facts().Learn(subject, func(f *facts.Facts) { f.Ask(limits) })
 	req.Resources = known.Asked
 	d, err := h.cfg.Engine.Decide(ctx, &req)

@@ -6,6 +6,7 @@ import (
 	"log"
 	"os"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
@@ -57,7 +58,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	carried, err := handler.Handle(ctx, &hookmsg.Request{
-		Stage: hookmsg.PreCreateContainer, Level: hookmsg.LevelContainer,
+		Stage: abi.PreCreateContainer, Level: abi.LevelContainer,
 		Pod: hookmsg.PodMeta{Namespace: "shop", Name: "web", UID: "u1"}, Container: hookmsg.ContainerMeta{Name: "nginx"},
 		PodAnnotations: map[string]string{"kubewasm.dev/cpu": "1500m"},
 	}, "")

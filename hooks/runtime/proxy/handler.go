@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
@@ -111,9 +112,9 @@ func New(cfg Config) (*Handler, error) {
 }
 
 // answered reports whether a runtime applies the answer at a stage.
-func answered(stage hookmsg.Stage) bool {
+func answered(stage abi.Stage) bool {
 	switch stage {
-	case hookmsg.PreCreateContainer, hookmsg.PreUpdateContainerResources, hookmsg.Reconcile:
+	case abi.PreCreateContainer, abi.PreUpdateContainerResources, abi.Reconcile:
 		return true
 	}
 	return false
@@ -150,17 +151,17 @@ func answered(stage hookmsg.Stage) bool {
 func (h *Handler) Handle(ctx context.Context, req *hookmsg.Request, cgroup string) (*hookmsg.Decision, error) {
 	defer h.answering.begin(req.Stage)()
 	req, cgroup = h.checked(req, cgroup)
-	if req.Stage == hookmsg.PreUpdateContainerResources {
+	if req.Stage == abi.PreUpdateContainerResources {
 		h.inferAsked(req.Pod.UID) // From the previous update, which the runtime has written.
 	}
 	req, asks := h.withFacts(req, cgroup)
-	if req.Stage == hookmsg.PreRunPodSandbox {
+	if req.Stage == abi.PreRunPodSandbox {
 		defer h.Resync(ctx)
 	}
-	if req.Stage == hookmsg.PreUpdateContainerResources {
+	if req.Stage == abi.PreUpdateContainerResources {
 		defer h.LookAgain(req.Pod.UID) // Even after a failure: the last decision stays.
 	}
-	if h.cfg.Echoes && req.Level == hookmsg.LevelContainer && req.Stage == hookmsg.PreUpdateContainerResources && asks == nil && cgroup != "" {
+	if h.cfg.Echoes && req.Level == abi.LevelContainer && req.Stage == abi.PreUpdateContainerResources && asks == nil && cgroup != "" {
 		h.watchUnstated(req, cgroup)
 	}
 	decideCtx, cancel := h.WithTimeout(ctx)
@@ -181,31 +182,31 @@ func (h *Handler) Handle(ctx context.Context, req *hookmsg.Request, cgroup strin
 		return new(hookmsg.Decision), nil
 	}
 
-	if req.Level == hookmsg.LevelContainer && cgroup != "" {
+	if req.Level == abi.LevelContainer && cgroup != "" {
 		h.noteStart(req, cgroup, d.Resources)
 	}
 	var carries hookmsg.Fields
-	if req.Level == hookmsg.LevelContainer && answered(req.Stage) {
+	if req.Level == abi.LevelContainer && answered(req.Stage) {
 		carries = h.cfg.Supports
 	}
 	carried := d.Select(carries)
 	if carries != 0 && carries&hookmsg.FieldUnified == 0 {
 		carried.Resources = h.withSupportedFiles(carried.Resources, d.Resources)
 	}
-	if lost := d.Fields() &^ carries &^ hookmsg.ResourceFields; lost != 0 && req.Stage == hookmsg.PreCreateContainer {
+	if lost := d.Fields() &^ carries &^ hookmsg.ResourceFields; lost != 0 && req.Stage == abi.PreCreateContainer {
 		h.cfg.Logger.Warn("the update cannot be sent to the runtime", slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
 			slog.String("container", req.Container.Name), slog.String("fields", lost.String()))
 	}
-	if req.Level == hookmsg.LevelPod {
+	if req.Level == abi.LevelPod {
 		h.recordTold(req, asks, d.Resources)
 	} else {
 		h.recordTold(req, asks, carried.Resources)
 	}
-	if req.Level == hookmsg.LevelContainer && req.Stage == hookmsg.PreCreateContainer {
+	if req.Level == abi.LevelContainer && req.Stage == abi.PreCreateContainer {
 		h.change(req, func(c *creation) { c.promised = d.Resources }) // Its cgroup does not exist yet.
 		return carried, nil
 	}
-	if req.Level == hookmsg.LevelContainer && req.Stage == hookmsg.PreUpdateContainerResources {
+	if req.Level == abi.LevelContainer && req.Stage == abi.PreUpdateContainerResources {
 		h.makeRoom(decideCtx, req)
 	}
 	h.put(ctx, req, cgroup, d.Resources)
@@ -237,7 +238,7 @@ func (h *Handler) noteStart(req *hookmsg.Request, cgroup string, r *hookmsg.Reso
 // checked returns the request and its cgroup, without a cgroup outside of the pod, and with a
 // cgroup that the request leaves out.
 func (h *Handler) checked(req *hookmsg.Request, cgroup string) (*hookmsg.Request, string) {
-	if req.Level == hookmsg.LevelQOS {
+	if req.Level == abi.LevelQOS {
 		return req, cgroup
 	}
 	own := *req
@@ -246,9 +247,9 @@ func (h *Handler) checked(req *hookmsg.Request, cgroup string) (*hookmsg.Request
 			return req, ""
 		}
 		cgroup = own.CgroupParent
-		if req.Level == hookmsg.LevelContainer && req.Container.ID != "" {
+		if req.Level == abi.LevelContainer && req.Container.ID != "" {
 			cgroup = h.cfg.Layout.Container(own.CgroupParent, req.Container.ID)
-		} else if req.Level == hookmsg.LevelContainer {
+		} else if req.Level == abi.LevelContainer {
 			cgroup = ""
 		}
 	}
@@ -258,7 +259,7 @@ func (h *Handler) checked(req *hookmsg.Request, cgroup string) (*hookmsg.Request
 	case err != nil:
 		own.CgroupParent, cgroup = "", ""
 	case cgroup == "":
-	case req.Level == hookmsg.LevelContainer:
+	case req.Level == abi.LevelContainer:
 		if err = h.cfg.Layout.CheckContainer(req.Pod, own.CgroupParent, req.Container, cgroup); err != nil {
 			cgroup = ""
 		}
@@ -307,7 +308,7 @@ func (h *Handler) putDecided(ctx context.Context, req *hookmsg.Request, path str
 	if path == "" {
 		return false
 	}
-	if req.Level == hookmsg.LevelContainer {
+	if req.Level == abi.LevelContainer {
 		r = h.creation(req).promised.Overlay(r)
 	}
 	if known == nil {
@@ -315,7 +316,7 @@ func (h *Handler) putDecided(ctx context.Context, req *hookmsg.Request, path str
 	} else if !h.facts().IfAsked(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, *known, func() { h.cfg.State.Put(target(path, req, r)) }) {
 		return false
 	}
-	if report := h.cfg.Enforcer.Enforce(ctx, h.around(req, path)...); !slices.Contains(report.Gone, path) && req.Level == hookmsg.LevelContainer {
+	if report := h.cfg.Enforcer.Enforce(ctx, h.around(req, path)...); !slices.Contains(report.Gone, path) && req.Level == abi.LevelContainer {
 		h.change(req, func(c *creation) { c.promised = nil })
 	}
 	return true
@@ -330,18 +331,18 @@ func target(path string, req *hookmsg.Request, r *hookmsg.Resources) cgroup.Targ
 // container, and those of the containers for an update of a pod.
 func (h *Handler) around(req *hookmsg.Request, cgroup string) []string {
 	switch {
-	case req.Level == hookmsg.LevelContainer && req.CgroupParent != "":
+	case req.Level == abi.LevelContainer && req.CgroupParent != "":
 		return []string{req.CgroupParent, cgroup}
-	case req.Level == hookmsg.LevelPod && req.Stage == hookmsg.PreUpdateContainerResources:
+	case req.Level == abi.LevelPod && req.Stage == abi.PreUpdateContainerResources:
 		return append(h.cfg.State.Pod(req.Pod.UID), cgroup)
 	}
 	return []string{cgroup}
 }
 
 // ended reports whether the subject of a request at the stage has ended.
-func ended(stage hookmsg.Stage) bool {
+func ended(stage abi.Stage) bool {
 	switch stage {
-	case hookmsg.PostStopContainer, hookmsg.PostStopPodSandbox, hookmsg.PreRemoveRunPodSandbox:
+	case abi.PostStopContainer, abi.PostStopPodSandbox, abi.PreRemoveRunPodSandbox:
 		return true
 	}
 	return false
@@ -349,7 +350,7 @@ func ended(stage hookmsg.Stage) bool {
 
 // forget drops the facts about a container or a pod that has ended.
 func (h *Handler) forget(req *hookmsg.Request, cgroup string) {
-	if req.Level == hookmsg.LevelContainer {
+	if req.Level == abi.LevelContainer {
 		h.change(req, func(c *creation) { *c = creation{} })
 		h.mu.Lock()
 		if u, ok := h.unstated[req.Pod.UID][createdOf(req.Container)]; ok {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
@@ -116,9 +117,9 @@ func (a *agent) read(file string) string {
 // podCgroup is that of the pod of the tests.
 const podCgroup = "kubepods/burstable/podu1"
 
-func request(stage hookmsg.Stage, script string) *hookmsg.Request {
+func request(stage abi.Stage, script string) *hookmsg.Request {
 	return &hookmsg.Request{
-		Stage: stage, Level: hookmsg.LevelContainer, Pod: hookmsg.PodMeta{Namespace: "shop", Name: "web", UID: "u1"}, Container: hookmsg.ContainerMeta{Name: "nginx", ID: "c1"},
+		Stage: stage, Level: abi.LevelContainer, Pod: hookmsg.PodMeta{Namespace: "shop", Name: "web", UID: "u1"}, Container: hookmsg.ContainerMeta{Name: "nginx", ID: "c1"},
 		PodAnnotations: map[string]string{"p": script}, CgroupParent: podCgroup, Resources: &hookmsg.Resources{CFSQuotaUS: new(int64(80_000))},
 	}
 }
@@ -128,7 +129,7 @@ func request(stage hookmsg.Stage, script string) *hookmsg.Request {
 func TestADecisionIsSplit(t *testing.T) {
 	a := newAgent(t, cgroup.EnforcerConfig{}, 0)
 	script := "divide_quota 2\ncpu_burst_us 500\nenv A 1\nannotation lost x"
-	got, err := a.handler.Handle(t.Context(), request(hookmsg.PreCreateContainer, script), podCgroup+"/c1")
+	got, err := a.handler.Handle(t.Context(), request(abi.PreCreateContainer, script), podCgroup+"/c1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +144,7 @@ func TestADecisionIsSplit(t *testing.T) {
 	// The runtime makes it, and says afterwards what it made of our answer. A
 	// plugin that is asked at the creation only has its way as well.
 	a.make(podCgroup + "/c1")
-	after := request(hookmsg.PostStartContainer, "divide_quota 2")
+	after := request(abi.PostStartContainer, "divide_quota 2")
 	after.Resources.CFSQuotaUS = new(int64(40_000))
 	got, err = a.handler.Handle(t.Context(), after, podCgroup+"/c1")
 	if err != nil {
@@ -156,7 +157,7 @@ func TestADecisionIsSplit(t *testing.T) {
 		t.Errorf("the cgroup has %s and %s", max, burst)
 	}
 
-	update := request(hookmsg.PreUpdateContainerResources, "divide_quota 2\ncpu_burst_us 300")
+	update := request(abi.PreUpdateContainerResources, "divide_quota 2\ncpu_burst_us 300")
 	update.Resources = &hookmsg.Resources{CFSQuotaUS: new(int64(60_000))}
 	got, err = a.handler.Handle(t.Context(), update, podCgroup+"/c1")
 	if err != nil || *got.Resources.CFSQuotaUS != 30_000 || got.Resources.CPUBurstUS != nil {
@@ -165,14 +166,14 @@ func TestADecisionIsSplit(t *testing.T) {
 	if burst := a.read(podCgroup + "/c1/cpu.max.burst"); burst != "300" {
 		t.Errorf("the burst is %s", burst)
 	}
-	if _, err := a.handler.Handle(t.Context(), request(hookmsg.PostStopContainer, "error x"), podCgroup+"/c1"); err == nil {
+	if _, err := a.handler.Handle(t.Context(), request(abi.PostStopContainer, "error x"), podCgroup+"/c1"); err == nil {
 		t.Error("the plugin's failure is kept from the runtime")
 	}
 	if a.state.Len() != 0 {
 		t.Errorf("the state has %v after the end", a.state.All())
 	}
 	// What was asked is forgotten with the container.
-	again, err := a.handler.Handle(t.Context(), request(hookmsg.Reconcile, "divide_quota 2"), podCgroup+"/c1")
+	again, err := a.handler.Handle(t.Context(), request(abi.Reconcile, "divide_quota 2"), podCgroup+"/c1")
 	if err != nil || again.Fields() != 0 {
 		t.Errorf("got %v, error %v", again, err)
 	}
@@ -182,8 +183,8 @@ func TestADecisionIsSplit(t *testing.T) {
 func TestAPodIsWritten(t *testing.T) {
 	a := newAgent(t, cgroup.EnforcerConfig{}, 0)
 	a.make(podCgroup)
-	req := request(hookmsg.PreRunPodSandbox, "cpu_shares 2")
-	req.Level, req.Container = hookmsg.LevelPod, hookmsg.ContainerMeta{}
+	req := request(abi.PreRunPodSandbox, "cpu_shares 2")
+	req.Level, req.Container = abi.LevelPod, hookmsg.ContainerMeta{}
 	got, err := a.handler.Handle(t.Context(), req, podCgroup)
 	if err != nil || got.Fields() != 0 {
 		t.Errorf("got %v, error %v", got, err)
@@ -191,7 +192,7 @@ func TestAPodIsWritten(t *testing.T) {
 	if weight := a.read(podCgroup + "/cpu.weight"); weight != "1" {
 		t.Errorf("the weight is %s", weight)
 	}
-	req.Stage = hookmsg.PostStopPodSandbox
+	req.Stage = abi.PostStopPodSandbox
 	_, err = a.handler.Handle(t.Context(), req, podCgroup)
 	if d, ok := a.state.Get(podCgroup); err != nil || ok {
 		t.Errorf("after the end: %v, error %v", d, err)
@@ -202,14 +203,14 @@ func TestAPodIsWritten(t *testing.T) {
 func TestAContainerWithoutAnIdentifierIsNotItsPod(t *testing.T) {
 	a := newAgent(t, cgroup.EnforcerConfig{}, 0)
 	a.make(podCgroup + "/c1")
-	req := request(hookmsg.PreRunPodSandbox, "")
-	req.Level, req.Container = hookmsg.LevelPod, hookmsg.ContainerMeta{}
+	req := request(abi.PreRunPodSandbox, "")
+	req.Level, req.Container = abi.LevelPod, hookmsg.ContainerMeta{}
 	if _, err := a.handler.Handle(t.Context(), req, podCgroup); err != nil {
 		t.Fatal(err)
 	}
 	pod := facts.Subject{PodUID: "u1"}
 	before := (*facts.Store)(a.state.Facts()).Get(pod)
-	for _, stage := range []hookmsg.Stage{hookmsg.PreCreateContainer, hookmsg.PreUpdateContainerResources, hookmsg.PostStartContainer, hookmsg.PostStopContainer} {
+	for _, stage := range []abi.Stage{abi.PreCreateContainer, abi.PreUpdateContainerResources, abi.PostStartContainer, abi.PostStopContainer} {
 		req := request(stage, "cpu_shares 2")
 		req.Container.ID, req.ContainerAnnotations, req.ContainerEnvs = "", map[string]string{"a": "1"}, []hookmsg.Env{{Name: "A", Value: "1"}}
 		if _, err := a.handler.Handle(t.Context(), req, podCgroup+"/c1"); err != nil {
@@ -225,7 +226,7 @@ func TestAContainerWithoutAnIdentifierIsNotItsPod(t *testing.T) {
 func TestAPodThatEndsWithoutAWord(t *testing.T) {
 	a := newAgent(t, cgroup.EnforcerConfig{}, 0)
 	a.make(podCgroup + "/c1")
-	for _, stage := range []hookmsg.Stage{hookmsg.PreCreateContainer, hookmsg.PostStartContainer} {
+	for _, stage := range []abi.Stage{abi.PreCreateContainer, abi.PostStartContainer} {
 		if _, err := a.handler.Handle(t.Context(), request(stage, "divide_quota 2"), podCgroup+"/c1"); err != nil {
 			t.Fatal(err)
 		}
@@ -233,8 +234,8 @@ func TestAPodThatEndsWithoutAWord(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(a.root, podCgroup)); err != nil {
 		t.Fatal(err)
 	}
-	other := request(hookmsg.PreRunPodSandbox, "")
-	other.Level, other.Container, other.Pod.UID = hookmsg.LevelPod, hookmsg.ContainerMeta{}, "u2"
+	other := request(abi.PreRunPodSandbox, "")
+	other.Level, other.Container, other.Pod.UID = abi.LevelPod, hookmsg.ContainerMeta{}, "u2"
 	if _, err := a.handler.Handle(t.Context(), other, "other"); err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +244,7 @@ func TestAPodThatEndsWithoutAWord(t *testing.T) {
 		t.Errorf("the state has %v", d)
 	}
 	// What was asked is forgotten, too.
-	got, err := a.handler.Handle(t.Context(), request(hookmsg.Reconcile, "divide_quota 2"), podCgroup+"/c1")
+	got, err := a.handler.Handle(t.Context(), request(abi.Reconcile, "divide_quota 2"), podCgroup+"/c1")
 	if err != nil || got.Fields() != 0 {
 		t.Errorf("got %v, error %v", got, err)
 	}
@@ -255,8 +256,8 @@ func TestAPodThatComesBringsAboutItsClass(t *testing.T) {
 	for _, class := range []string{"", "/burstable", "/besteffort"} {
 		a.make("kubepods" + class)
 	}
-	req := request(hookmsg.PreRunPodSandbox, "")
-	req.Level, req.Container = hookmsg.LevelPod, hookmsg.ContainerMeta{}
+	req := request(abi.PreRunPodSandbox, "")
+	req.Level, req.Container = abi.LevelPod, hookmsg.ContainerMeta{}
 	for _, drift := range []string{"100", "77"} {
 		if err := os.WriteFile(filepath.Join(a.root, "kubepods/burstable/cpu.weight"), []byte(drift), 0o644); err != nil {
 			t.Fatal(err)
@@ -276,7 +277,7 @@ func TestAPodThatComesBringsAboutItsClass(t *testing.T) {
 func TestDryRunTellsTheRuntimeNothing(t *testing.T) {
 	a := newAgent(t, cgroup.EnforcerConfig{DryRun: true}, 0)
 	a.make(podCgroup + "/c1")
-	for _, stage := range []hookmsg.Stage{hookmsg.PreCreateContainer, hookmsg.PostStartContainer} {
+	for _, stage := range []abi.Stage{abi.PreCreateContainer, abi.PostStartContainer} {
 		got, err := a.handler.Handle(t.Context(), request(stage, "cpu_shares 2"), podCgroup+"/c1")
 		if err != nil || got.Fields() != 0 {
 			t.Errorf("%s: got %v, error %v", stage, got, err)
@@ -289,7 +290,7 @@ func TestDryRunTellsTheRuntimeNothing(t *testing.T) {
 
 func TestTheAnswerComesBeforeTheRuntimeGivesUp(t *testing.T) {
 	a := newAgent(t, cgroup.EnforcerConfig{}, 50*time.Millisecond)
-	_, err := a.handler.Handle(t.Context(), request(hookmsg.PreCreateContainer, "loop"), podCgroup+"/c1")
+	_, err := a.handler.Handle(t.Context(), request(abi.PreCreateContainer, "loop"), podCgroup+"/c1")
 	if !errors.Is(err, context.DeadlineExceeded) { // Otherwise it would loop for ever.
 		t.Errorf("got error %v", err)
 	}
@@ -333,7 +334,7 @@ func TestAnothersCgroupIsLeftAlone(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a.state.Put(kept)
-			for _, stage := range []hookmsg.Stage{hookmsg.PreCreateContainer, hookmsg.PostStartContainer, hookmsg.Reconcile, hookmsg.PostStopContainer} {
+			for _, stage := range []abi.Stage{abi.PreCreateContainer, abi.PostStartContainer, abi.Reconcile, abi.PostStopContainer} {
 				req := request(stage, "cpu_shares 2")
 				req.Pod.UID, req.Container.ID, req.CgroupParent = c.uid, c.id, c.parent
 				d, err := a.handler.Handle(t.Context(), req, c.claim)
@@ -341,7 +342,7 @@ func TestAnothersCgroupIsLeftAlone(t *testing.T) {
 					t.Fatal(err)
 				}
 				// The runtime, which knows its own container, is told all the same.
-				if stage == hookmsg.PreCreateContainer && (d.Resources == nil || *d.Resources.CPUShares != 2) {
+				if stage == abi.PreCreateContainer && (d.Resources == nil || *d.Resources.CPUShares != 2) {
 					t.Errorf("at %s the runtime is told %v", stage, d)
 				}
 				if refused++; a.handler.Refused() != refused {
@@ -360,8 +361,8 @@ func TestAnothersCgroupIsLeftAlone(t *testing.T) {
 		})
 	}
 	// The class is what the cgroup says, and the rest goes on.
-	req := request(hookmsg.Reconcile, "cpu_shares 2")
-	req.QOSClass = hookmsg.QOSGuaranteed
+	req := request(abi.Reconcile, "cpu_shares 2")
+	req.QOSClass = abi.QOSGuaranteed
 	if _, err := a.handler.Handle(t.Context(), req, podCgroup+"/crio-c1.scope"); err != nil {
 		t.Fatal(err)
 	}

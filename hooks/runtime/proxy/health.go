@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/abi"
 )
 
 // answering holds the events that wait for their answers. The zero value is empty.
@@ -17,12 +17,12 @@ type answering struct {
 
 // waiting is an event without an answer.
 type waiting struct {
-	stage hookmsg.Stage
+	stage abi.Stage
 	since time.Time
 }
 
 // begin records an event until end is called.
-func (a *answering) begin(stage hookmsg.Stage) (end func()) {
+func (a *answering) begin(stage abi.Stage) (end func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.events == nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/abi"
 )
 
 func TestAnEventWithoutAnAnswerIsUnhealthy(t *testing.T) {
@@ -14,8 +14,8 @@ func TestAnEventWithoutAnAnswerIsUnhealthy(t *testing.T) {
 	if err := h.healthy(now.Add(time.Hour)); err != nil {
 		t.Errorf("before any event: %v", err)
 	}
-	first := h.answering.begin(hookmsg.PreCreateContainer)
-	second := h.answering.begin(hookmsg.PostStopContainer)
+	first := h.answering.begin(abi.PreCreateContainer)
+	second := h.answering.begin(abi.PostStopContainer)
 	if err := h.healthy(now.Add(9 * time.Second)); err != nil {
 		t.Errorf("before it is late: %v", err)
 	}

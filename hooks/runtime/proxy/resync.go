@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/internal/facts"
@@ -29,16 +30,16 @@ func (h *Handler) Resync(ctx context.Context) {
 		defer h.resyncs.Unlock()
 		<-h.requested
 		h.prune()
-		for _, class := range []hookmsg.QOSClass{hookmsg.QOSGuaranteed, hookmsg.QOSBurstable, hookmsg.QOSBestEffort} {
+		for _, class := range []abi.QOSClass{abi.QOSGuaranteed, abi.QOSBurstable, abi.QOSBestEffort} {
 			path := h.cfg.Layout.QOS(class)
 			ctx, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
-			d, err := h.cfg.Engine.Decide(ctx, &hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: class, CgroupParent: path})
+			d, err := h.cfg.Engine.Decide(ctx, &hookmsg.Request{Stage: abi.Reconcile, Level: abi.LevelQOS, QOSClass: class, CgroupParent: path})
 			cancel()
 			if err != nil {
 				h.cfg.Logger.Warn("resync", slog.Any("err", err)) // The earlier decision stays.
 				continue
 			}
-			h.cfg.State.Put(cgroup.Target{Cgroup: path, Level: hookmsg.LevelQOS, Resources: d.Resources})
+			h.cfg.State.Put(cgroup.Target{Cgroup: path, Level: abi.LevelQOS, Resources: d.Resources})
 		}
 		h.cfg.Enforcer.Enforce(ctx)
 	})

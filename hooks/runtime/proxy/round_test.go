@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/runtime/standalone"
@@ -41,7 +42,7 @@ func (l listOf) Pods(context.Context) ([]standalone.Pod, error) { return l, nil 
 func TestARoundLeavesALaterUpdate(t *testing.T) {
 	const container = podCgroup + "/c1"
 	pod := standalone.Pod{
-		Namespace: "shop", Name: "web", UID: "u1", Annotations: map[string]string{"p": "divide_quota 2"}, QOSClass: hookmsg.QOSBurstable,
+		Namespace: "shop", Name: "web", UID: "u1", Annotations: map[string]string{"p": "divide_quota 2"}, QOSClass: abi.QOSBurstable,
 		Resources:  &hookmsg.Resources{CFSQuotaUS: new(int64(80_000))},
 		Containers: []standalone.Container{{Name: "nginx", ID: "c1", Resources: &hookmsg.Resources{CFSQuotaUS: new(int64(80_000))}}},
 	}
@@ -54,7 +55,7 @@ func TestARoundLeavesALaterUpdate(t *testing.T) {
 	}{
 		"a container": {5, func(*hookmsg.Request) {}, container, "100000 100000"},
 		"a pod": {4, func(r *hookmsg.Request) {
-			r.Level, r.Container = hookmsg.LevelPod, hookmsg.ContainerMeta{}
+			r.Level, r.Container = abi.LevelPod, hookmsg.ContainerMeta{}
 		}, podCgroup, "100000 100000"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +80,7 @@ func TestARoundLeavesALaterUpdate(t *testing.T) {
 				t.Fatalf("the limit is %q before the update, want half of what was asked", got)
 			}
 			during.n, during.f = test.call, func() {
-				req := request(hookmsg.PreUpdateContainerResources, "divide_quota 2")
+				req := request(abi.PreUpdateContainerResources, "divide_quota 2")
 				req.Resources = &hookmsg.Resources{CFSQuotaUS: new(int64(200_000))}
 				test.update(req)
 				if _, err := a.handler.Handle(t.Context(), req, test.cgroup); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/runtime/internal/runtimetest"
@@ -45,7 +46,7 @@ func newKoordinator(t *testing.T, agent *runtimetest.Agent, script string, polic
 		T: t, node: runtimetest.NewRuntime(t), agent: agent, policy: policy, script: script,
 		kept: map[string]*pb.ContainerResourceHookRequest{}, specs: map[string]*hookmsg.Resources{}, names: map[string]string{},
 	}
-	k.pod = k.node.Pod(hookmsg.QOSBurstable, "u1")
+	k.pod = k.node.Pod(abi.QOSBurstable, "u1")
 	k.serve()
 	return k
 }
@@ -235,7 +236,7 @@ func TestAQuotaIsDividedOnce(t *testing.T) {
 			k.Helper()
 			r, err := standalone.New(standalone.Config{
 				Engine: k.agent.Engine, State: k.agent.State, Enforcer: k.agent.Enforcer, Layout: k.node.Layout, Discovery: pods{{
-					Namespace: "shop", Name: "web", UID: "u1", QOSClass: hookmsg.QOSBurstable, Annotations: map[string]string{"p/Container": k.script},
+					Namespace: "shop", Name: "web", UID: "u1", QOSClass: abi.QOSBurstable, Annotations: map[string]string{"p/Container": k.script},
 					Containers: []standalone.Container{{Name: "nginx", ID: "c1", Resources: &hookmsg.Resources{CFSQuotaUS: &quota, CFSPeriodUS: new(int64(100_000))}}},
 				}},
 			})

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
@@ -83,9 +84,9 @@ type registration struct {
 }
 
 // registered are the stages to register with the proxy.
-var registered = []hookmsg.Stage{
-	hookmsg.PreRunPodSandbox, hookmsg.PostStopPodSandbox, hookmsg.PreCreateContainer, hookmsg.PreStartContainer,
-	hookmsg.PostStartContainer, hookmsg.PostStopContainer, hookmsg.PreUpdateContainerResources,
+var registered = []abi.Stage{
+	abi.PreRunPodSandbox, abi.PostStopPodSandbox, abi.PreCreateContainer, abi.PreStartContainer,
+	abi.PostStartContainer, abi.PostStopContainer, abi.PreUpdateContainerResources,
 }
 
 // Refused returns the number of events that claimed a cgroup outside of the pod or the container,
@@ -183,10 +184,10 @@ func (s *Server) register() error {
 }
 
 // pod answers an event of a pod.
-func (s *Server) pod(ctx context.Context, stage hookmsg.Stage, in *pb.PodSandboxHookRequest) (*pb.PodSandboxHookResponse, error) {
+func (s *Server) pod(ctx context.Context, stage abi.Stage, in *pb.PodSandboxHookRequest) (*pb.PodSandboxHookResponse, error) {
 	cgroup := s.cfg.Layout.Parent(in.CgroupParent)
 	req := &hookmsg.Request{
-		Stage: stage, Level: hookmsg.LevelPod, Pod: podMeta(in.PodMeta),
+		Stage: stage, Level: abi.LevelPod, Pod: podMeta(in.PodMeta),
 		PodLabels: in.Labels, PodAnnotations: in.Annotations, CgroupParent: cgroup, Resources: resources(in.Resources),
 	}
 	if in.Resources != nil { // The kubelet limits no swap of pods.
@@ -200,10 +201,10 @@ func (s *Server) pod(ctx context.Context, stage hookmsg.Stage, in *pb.PodSandbox
 }
 
 // container answers an event of a container.
-func (s *Server) container(ctx context.Context, stage hookmsg.Stage, in *pb.ContainerResourceHookRequest) (*pb.ContainerResourceHookResponse, error) {
+func (s *Server) container(ctx context.Context, stage abi.Stage, in *pb.ContainerResourceHookRequest) (*pb.ContainerResourceHookResponse, error) {
 	parent := s.cfg.Layout.Parent(in.PodCgroupParent)
 	req := &hookmsg.Request{
-		Stage: stage, Level: hookmsg.LevelContainer, Pod: podMeta(in.PodMeta),
+		Stage: stage, Level: abi.LevelContainer, Pod: podMeta(in.PodMeta),
 		Container: hookmsg.ContainerMeta{Name: in.ContainerMeta.GetName(), ID: in.ContainerMeta.GetId()},
 		PodLabels: in.PodLabels, PodAnnotations: in.PodAnnotations, ContainerAnnotations: in.ContainerAnnotations, ContainerEnvs: envs(in.ContainerEnvs),
 		CgroupParent: parent, Resources: resources(in.ContainerResources),
@@ -247,36 +248,36 @@ func refused(err error) error {
 
 // PreRunPodSandboxHook is called before the sandbox of a pod is created.
 func (s *Server) PreRunPodSandboxHook(ctx context.Context, in *pb.PodSandboxHookRequest) (*pb.PodSandboxHookResponse, error) {
-	return s.pod(ctx, hookmsg.PreRunPodSandbox, in)
+	return s.pod(ctx, abi.PreRunPodSandbox, in)
 }
 
 // PostStopPodSandboxHook is called after a sandbox has stopped.
 func (s *Server) PostStopPodSandboxHook(ctx context.Context, in *pb.PodSandboxHookRequest) (*pb.PodSandboxHookResponse, error) {
-	return s.pod(ctx, hookmsg.PostStopPodSandbox, in)
+	return s.pod(ctx, abi.PostStopPodSandbox, in)
 }
 
 // PreCreateContainerHook is called before a container is created.
 func (s *Server) PreCreateContainerHook(ctx context.Context, in *pb.ContainerResourceHookRequest) (*pb.ContainerResourceHookResponse, error) {
-	return s.container(ctx, hookmsg.PreCreateContainer, in)
+	return s.container(ctx, abi.PreCreateContainer, in)
 }
 
 // PreStartContainerHook is called before a created container starts.
 func (s *Server) PreStartContainerHook(ctx context.Context, in *pb.ContainerResourceHookRequest) (*pb.ContainerResourceHookResponse, error) {
-	return s.container(ctx, hookmsg.PreStartContainer, in)
+	return s.container(ctx, abi.PreStartContainer, in)
 }
 
 // PostStartContainerHook is called after a container has started.
 func (s *Server) PostStartContainerHook(ctx context.Context, in *pb.ContainerResourceHookRequest) (*pb.ContainerResourceHookResponse, error) {
-	return s.container(ctx, hookmsg.PostStartContainer, in)
+	return s.container(ctx, abi.PostStartContainer, in)
 }
 
 // PostStopContainerHook is called after a container has stopped.
 func (s *Server) PostStopContainerHook(ctx context.Context, in *pb.ContainerResourceHookRequest) (*pb.ContainerResourceHookResponse, error) {
-	return s.container(ctx, hookmsg.PostStopContainer, in)
+	return s.container(ctx, abi.PostStopContainer, in)
 }
 
 // PreUpdateContainerResourcesHook is called before the resources of a container
 // change.
 func (s *Server) PreUpdateContainerResourcesHook(ctx context.Context, in *pb.ContainerResourceHookRequest) (*pb.ContainerResourceHookResponse, error) {
-	return s.container(ctx, hookmsg.PreUpdateContainerResources, in)
+	return s.container(ctx, abi.PreUpdateContainerResources, in)
 }

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
@@ -70,7 +71,7 @@ func TestAnswersEchoAndChange(t *testing.T) {
 	node := runtimetest.NewRuntime(t)
 	agent := runtimetest.NewAgent(t, runtimetest.Scripted, nil)
 	client, _ := serve(t, runtimehook.Config{Engine: agent.Engine, State: agent.State, Enforcer: agent.Enforcer, Layout: node.Layout})
-	pod := node.Pod(hookmsg.QOSBurstable, "u1")
+	pod := node.Pod(abi.QOSBurstable, "u1")
 	asked := &pb.LinuxContainerResources{
 		CpuPeriod: 100_000, CpuQuota: 150_000, CpuShares: 512, MemoryLimitInBytes: 1 << 30, OomScoreAdj: 900, CpusetMems: "0",
 		HugepageLimits: []*pb.HugepageLimit{{PageSize: "2MB", Limit: 1 << 21}}, Unified: map[string]string{"pids.max": "7"}, MemorySwapLimitInBytes: 1 << 31,
@@ -210,7 +211,7 @@ func TestSwapAndHugePages(t *testing.T) {
 			}
 			got, err := client.PreCreateContainerHook(t.Context(), &pb.ContainerResourceHookRequest{
 				PodMeta: meta, ContainerMeta: &pb.ContainerMetadata{Name: "nginx"}, ContainerResources: c.asked,
-				PodAnnotations: map[string]string{"p/Container": c.script}, PodCgroupParent: "/" + node.Layout.Pod(hookmsg.QOSBurstable, "u1"),
+				PodAnnotations: map[string]string{"p/Container": c.script}, PodCgroupParent: "/" + node.Layout.Pod(abi.QOSBurstable, "u1"),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -230,7 +231,7 @@ func TestAnswersDoNotMoveAPod(t *testing.T) {
 		p.DecisionGrants = hooks.Grants{Annotations: []string{"io.kubernetes.cri-o.CgroupParent", "note"}, Env: []string{"A"}}
 	})
 	client, _ := serve(t, runtimehook.Config{Engine: agent.Engine, State: agent.State, Enforcer: agent.Enforcer, Layout: node.Layout})
-	victim := node.Pod(hookmsg.QOSBurstable, "victim")
+	victim := node.Pod(abi.QOSBurstable, "victim")
 	others := []string{victim, node.Tree.Make("kubepods/burstable/podvictim/c1"), node.Tree.Make("system.slice"), node.Tree.Make("system.slice/c1")}
 	file := "cpu.shares"
 	if node.Tree.V2 {

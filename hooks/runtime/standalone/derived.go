@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/internal/facts"
@@ -170,12 +171,12 @@ func podHugepages(requests corev1.ResourceList, of claims) (limits map[string]in
 
 // swapRequest returns the memory from which the kubelet derives swap with LimitedSwap, 0 if the
 // container then has none: GetContainerSwapBehavior in k8s.io/kubernetes.
-func swapRequest(pod *corev1.Pod, c *corev1.Container, class hookmsg.QOSClass) int64 {
+func swapRequest(pod *corev1.Pod, c *corev1.Container, class abi.QOSClass) int64 {
 	source := pod.Annotations["kubernetes.io/config.source"]
 	_, mirror := pod.Annotations["kubernetes.io/config.mirror"]
 	critical := source != "" && source != "api" || mirror || pod.Spec.Priority != nil && *pod.Spec.Priority >= 2_000_000_000
 	request, limit := c.Resources.Requests.Memory(), c.Resources.Limits.Memory()
-	if critical || class != hookmsg.QOSBurstable || request.Cmp(*limit) == 0 {
+	if critical || class != abi.QOSBurstable || request.Cmp(*limit) == 0 {
 		return 0
 	}
 	return request.Value()

@@ -21,6 +21,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/runtime/standalone"
 )
@@ -64,7 +65,7 @@ func n(v int64) *int64 { return &v }
 var wantPods = []standalone.Pod{
 	{
 		Namespace: "shop", Name: "web", UID: "u1", Labels: map[string]string{"tier": "front"}, Annotations: map[string]string{"a": "b"},
-		QOSClass: hookmsg.QOSBurstable, Derived: true, Resources: &hookmsg.Resources{CPUShares: n(512), CFSPeriodUS: n(100_000)},
+		QOSClass: abi.QOSBurstable, Derived: true, Resources: &hookmsg.Resources{CPUShares: n(512), CFSPeriodUS: n(100_000)},
 		Containers: []standalone.Container{
 			{Name: "sidecar", ID: "i2", Resources: &hookmsg.Resources{CPUShares: n(2), CFSPeriodUS: n(100_000)}},
 			{Name: "nginx", ID: "c1", Envs: []hookmsg.Env{{Name: "A", Value: "1"}}, Resources: &hookmsg.Resources{CPUShares: n(512), CFSQuotaUS: n(150_000), CFSPeriodUS: n(100_000), MemoryLimitBytes: n(2 << 30)}, SwapRequest: 1 << 30},
@@ -73,9 +74,9 @@ var wantPods = []standalone.Pod{
 	},
 	{
 		Namespace: "kube-system", Name: "static", UID: "0123abcd", Annotations: map[string]string{"kubernetes.io/config.hash": "0123abcd", "kubernetes.io/config.source": "file"},
-		QOSClass: hookmsg.QOSGuaranteed, Derived: true, Resources: &hookmsg.Resources{CPUShares: n(2048), CFSQuotaUS: n(200_000), CFSPeriodUS: n(100_000), MemoryLimitBytes: n(1 << 30)},
+		QOSClass: abi.QOSGuaranteed, Derived: true, Resources: &hookmsg.Resources{CPUShares: n(2048), CFSQuotaUS: n(200_000), CFSPeriodUS: n(100_000), MemoryLimitBytes: n(1 << 30)},
 	},
-	{Namespace: "shop", Name: "batch", UID: "u4", QOSClass: hookmsg.QOSBestEffort, Derived: true, Resources: &hookmsg.Resources{CPUShares: n(2), CFSPeriodUS: n(100_000)}},
+	{Namespace: "shop", Name: "batch", UID: "u4", QOSClass: abi.QOSBestEffort, Derived: true, Resources: &hookmsg.Resources{CPUShares: n(2), CFSPeriodUS: n(100_000)}},
 }
 
 func write(t testing.TB, text string) (path string) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
@@ -19,7 +20,7 @@ type afterFirst struct {
 }
 
 func (a *afterFirst) Decided(ctx context.Context, req *hookmsg.Request, _ time.Duration, _ *hookmsg.Decision, _ error) {
-	if req.Level == hookmsg.LevelContainer {
+	if req.Level == abi.LevelContainer {
 		a.once.Do(func() { a.call(ctx) })
 	}
 }
@@ -34,7 +35,7 @@ func TestTheNodeChangesDuringARound(t *testing.T) {
 	change := new(afterFirst)
 	engine, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{
 		Node: true, Observer: change,
-		Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Module: host.ModuleConfig{File: "../../../abi/conformance/testdata/hook.wasm"}}, Levels: []hookmsg.Level{hookmsg.LevelContainer}, Reads: []string{"pod_labels", "node_annotations[tier]"}}},
+		Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Module: host.ModuleConfig{File: "../../../abi/conformance/testdata/hook.wasm"}}, Levels: []abi.Level{abi.LevelContainer}, Reads: []string{"pod_labels", "node_annotations[tier]"}}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	componentresource "k8s.io/component-helpers/resource"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
@@ -33,7 +34,7 @@ type Pod struct {
 	// cgroup.
 	Namespace, Name, UID string
 	Labels, Annotations  map[string]string
-	QOSClass             hookmsg.QOSClass
+	QOSClass             abi.QOSClass
 	// Cgroup is the pod's cgroup. If it is empty, it is the path in the layout for the class and
 	// the UID. A reconciler checks it against the UID, and derives the class from it.
 	Cgroup string
@@ -82,13 +83,13 @@ func (c *Container) meta() hookmsg.ContainerMeta {
 // request returns the request about the pod, or about a container of it unless that is nil.
 func (p *Pod) request(cgroup string, c *Container) *hookmsg.Request {
 	req := &hookmsg.Request{
-		Stage: hookmsg.Reconcile, Level: hookmsg.LevelPod, QOSClass: p.QOSClass,
+		Stage: abi.Reconcile, Level: abi.LevelPod, QOSClass: p.QOSClass,
 		Pod:       p.meta(),
 		PodLabels: p.Labels, PodAnnotations: p.Annotations,
 		CgroupParent: cgroup, Resources: p.Resources,
 	}
 	if c != nil {
-		req.Level = hookmsg.LevelContainer
+		req.Level = abi.LevelContainer
 		req.Container = c.meta()
 		req.ContainerAnnotations, req.ContainerEnvs, req.Resources = c.Annotations, c.Envs, c.Resources
 	}
@@ -171,14 +172,14 @@ func finished(pod *corev1.Pod) bool {
 
 // qosClass returns the class in the status or, before there is one, the class that the kubelet will
 // derive from the spec.
-func qosClass(pod *corev1.Pod) hookmsg.QOSClass {
+func qosClass(pod *corev1.Pod) abi.QOSClass {
 	switch pod.Status.QOSClass {
 	case corev1.PodQOSGuaranteed:
-		return hookmsg.QOSGuaranteed
+		return abi.QOSGuaranteed
 	case corev1.PodQOSBurstable:
-		return hookmsg.QOSBurstable
+		return abi.QOSBurstable
 	case corev1.PodQOSBestEffort:
-		return hookmsg.QOSBestEffort
+		return abi.QOSBestEffort
 	}
 	some, guaranteed := false, true
 	lists := [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers}
@@ -197,11 +198,11 @@ func qosClass(pod *corev1.Pod) hookmsg.QOSClass {
 	}
 	switch {
 	case !some:
-		return hookmsg.QOSBestEffort
+		return abi.QOSBestEffort
 	case guaranteed:
-		return hookmsg.QOSGuaranteed
+		return abi.QOSGuaranteed
 	}
-	return hookmsg.QOSBurstable
+	return abi.QOSBurstable
 }
 
 // Constants of the kubelet: k8s.io/kubernetes/pkg/kubelet/cm/helpers_linux.go.
@@ -294,7 +295,7 @@ func podResources(pod *corev1.Pod, of claims) (*hookmsg.Resources, map[string]in
 	if memory := with(limits.Memory(), corev1.ResourceMemory).Value(); limited(corev1.ResourceMemory) && memory > 0 {
 		r.MemoryLimitBytes = &memory
 	}
-	if qosClass(pod) == hookmsg.QOSBestEffort {
+	if qosClass(pod) == abi.QOSBestEffort {
 		r.CPUShares = shares(0) // Regardless of claims.
 	}
 	return r, podHugepages(requests, of)

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
@@ -237,7 +238,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	askOnce := func(req *hookmsg.Request, path string, learn func(*facts.Facts)) bool {
 		subject := facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}
 		var known facts.Facts
-		if req.Level != hookmsg.LevelQOS {
+		if req.Level != abi.LevelQOS {
 			known = r.facts().Learn(subject, learn)
 			req.Resources = known.Asked
 			// An event contains all annotations or variables.
@@ -257,7 +258,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			return true
 		}
 		state, _ := r.cfg.State.Get(path)
-		if noted && req.Level != hookmsg.LevelQOS && !known.Noted && r.cfg.Enforcer.Applier().Exists(path) {
+		if noted && req.Level != abi.LevelQOS && !known.Noted && r.cfg.Enforcer.Applier().Exists(path) {
 			known.Files, known.Earlier = r.notes(path, known.Files)
 			r.facts().Learn(subject, func(f *facts.Facts) { f.Files, f.Earlier, f.Noted = known.Files, known.Earlier, true })
 		}
@@ -273,7 +274,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 		if !r.facts().IfAsked(subject, known, func() { r.cfg.State.Put(target) }) {
 			return false
 		}
-		if req.Level == hookmsg.LevelPod {
+		if req.Level == abi.LevelPod {
 			r.facts().Learn(subject, func(f *facts.Facts) { f.Told = f.Asked.Overlay(d.Resources) })
 		}
 		dropped := before.Fields() & answered.Fields() &^ d.Resources.Fields()
@@ -291,7 +292,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	ask := func(req *hookmsg.Request, path string, inferred, derived bool, hugepages map[string]int64, swap int64) {
 		o.cgroups = append(o.cgroups, path)
 		var found *hookmsg.Resources
-		if derived && req.Level != hookmsg.LevelQOS {
+		if derived && req.Level != abi.LevelQOS {
 			found = r.find(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, path, req.Resources)
 			req.Resources = inForce(req.Resources, found)
 			if req.Resources != nil {
@@ -313,9 +314,9 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 		for tries := 0; tries < 3 && !askOnce(req, path, learn); tries++ {
 		}
 	}
-	for class := hookmsg.QOSGuaranteed; class <= hookmsg.QOSBestEffort; class++ {
+	for class := abi.QOSGuaranteed; class <= abi.QOSBestEffort; class++ {
 		cgroup := r.cfg.Layout.QOS(class)
-		ask(&hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: class, CgroupParent: cgroup}, cgroup, false, false, nil, 0)
+		ask(&hookmsg.Request{Stage: abi.Reconcile, Level: abi.LevelQOS, QOSClass: class, CgroupParent: cgroup}, cgroup, false, false, nil, 0)
 	}
 	// refuse reports a subject that is not changed, while others are decided on.
 	refuse := func(err error) bool {
@@ -479,7 +480,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 		// A start reads the list once, and its events once more: all that runs is listed.
 		pace: pace{tokens: 2},
 	}
-	for class := hookmsg.QOSGuaranteed; class <= hookmsg.QOSBestEffort; class++ {
+	for class := abi.QOSGuaranteed; class <= abi.QOSBestEffort; class++ {
 		l.classes[r.cfg.Layout.QOS(class)] = true
 	}
 	defer l.watcher.close()

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
@@ -97,7 +98,7 @@ containers: [{name: a, resources: {limits: {cpu: 500m, memory: 1Mi}}}]`,
 	}
 	// The kubelet counts the pod's own resources for the class, too.
 	pods, err := standalone.File(write(t, `{kind: Pod, metadata: {uid: u}, spec: {resources: {limits: {cpu: "1", memory: 1Mi}}, containers: [{name: a}]}}`)).Pods(t.Context())
-	if err != nil || len(pods) != 1 || pods[0].QOSClass != hookmsg.QOSGuaranteed {
+	if err != nil || len(pods) != 1 || pods[0].QOSClass != abi.QOSGuaranteed {
 		t.Errorf("got %v, error %v", pods, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/internal/facts"
@@ -22,7 +23,7 @@ const askedFields = limitFields | hookmsg.FieldCPUShares | hookmsg.FieldMemoryLi
 
 // undecided returns the values of fields without a decision: those requested by the kubelet, or
 // those of a new cgroup. Fields without either are left out.
-func undecided(asked *hookmsg.Resources, level hookmsg.Level, fields hookmsg.Fields) *hookmsg.Resources {
+func undecided(asked *hookmsg.Resources, level abi.Level, fields hookmsg.Fields) *hookmsg.Resources {
 	const none = -1
 	r := &hookmsg.Resources{
 		CPUIdle: new(int64), CPUBvt: new(int64), CPUBurstUS: new(int64), MemoryMinBytes: new(int64), MemoryLowBytes: new(int64), MemoryHighBytes: new(int64(none)),
@@ -38,10 +39,10 @@ func undecided(asked *hookmsg.Resources, level hookmsg.Level, fields hookmsg.Fie
 			r.MemoryLimitBytes = asked.MemoryLimitBytes
 		}
 	}
-	if level != hookmsg.LevelContainer {
+	if level != abi.LevelContainer {
 		fields &^= hookmsg.FieldCoreSchedGroup // There are no processes.
 	}
-	if level == hookmsg.LevelQOS {
+	if level == abi.LevelQOS {
 		fields &^= hookmsg.FieldCPUSetCPUs | hookmsg.FieldCPUSetMems // The lists of a class affect all cgroups below.
 	}
 	return r.Select(fields)
@@ -113,7 +114,7 @@ func (r *Reconciler) Restore(ctx context.Context, fields hookmsg.Fields, owns fu
 	}
 	var targets []cgroup.Target
 	var errs []error
-	restore := func(path, podUID string, asked *hookmsg.Resources, level hookmsg.Level, derived bool, known map[string]string) {
+	restore := func(path, podUID string, asked *hookmsg.Resources, level abi.Level, derived bool, known map[string]string) {
 		if derived {
 			asked = inForce(asked, r.cfg.Enforcer.Applier().Limits(path))
 		}
@@ -156,7 +157,7 @@ func (r *Reconciler) Restore(ctx context.Context, fields hookmsg.Fields, owns fu
 			}
 			return r.files(of, path, hugepages, swap)
 		}
-		restore(path, p.UID, p.Resources, hookmsg.LevelPod, p.Derived, files(facts.Subject{PodUID: p.UID}, path, p.Hugepages, 0))
+		restore(path, p.UID, p.Resources, abi.LevelPod, p.Derived, files(facts.Subject{PodUID: p.UID}, path, p.Hugepages, 0))
 		for j := range p.Containers {
 			c := &p.Containers[j]
 			container := c.Cgroup
@@ -167,11 +168,11 @@ func (r *Reconciler) Restore(ctx context.Context, fields hookmsg.Fields, owns fu
 				errs = append(errs, err)
 				continue
 			}
-			restore(container, p.UID, c.Resources, hookmsg.LevelContainer, p.Derived, files(facts.Subject{PodUID: p.UID, ContainerID: c.ID}, container, c.Hugepages, c.SwapRequest))
+			restore(container, p.UID, c.Resources, abi.LevelContainer, p.Derived, files(facts.Subject{PodUID: p.UID, ContainerID: c.ID}, container, c.Hugepages, c.SwapRequest))
 		}
 	}
-	for class := hookmsg.QOSGuaranteed; class <= hookmsg.QOSBestEffort; class++ {
-		restore(r.cfg.Layout.QOS(class), "", nil, hookmsg.LevelQOS, false, nil)
+	for class := abi.QOSGuaranteed; class <= abi.QOSBestEffort; class++ {
+		restore(r.cfg.Layout.QOS(class), "", nil, abi.LevelQOS, false, nil)
 	}
 	changes, err := r.giveBack(ctx, targets)
 	return changes, errors.Join(append(errs, err)...)

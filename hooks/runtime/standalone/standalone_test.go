@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
@@ -151,7 +152,7 @@ func (n *node) list(pods ...corev1.Pod) {
 // make makes the cgroups of a pod and its container, and returns them.
 func (n *node) make(name string) (pod, container string) {
 	n.Helper()
-	rel := strings.TrimPrefix(n.layout.Pod(hookmsg.QOSBurstable, name), n.tree.Root+"/")
+	rel := strings.TrimPrefix(n.layout.Pod(abi.QOSBurstable, name), n.tree.Root+"/")
 	return n.tree.Make(rel), n.tree.Make(rel + "/" + name + "c")
 }
 
@@ -275,10 +276,10 @@ func TestReconcilerFindsWhatComesLater(t *testing.T) {
 func TestReconcilerDecidesOnQOSClasses(t *testing.T) {
 	n := newNode(t, hooks.PluginConfig{
 		Config: host.Config{Name: "p", Module: host.ModuleConfig{Source: source(t, scripted)}, GuestConfig: []byte(`{"qos": {"BestEffort": "cpu_shares 3"}}`)},
-		Levels: []hookmsg.Level{hookmsg.LevelQOS},
+		Levels: []abi.Level{abi.LevelQOS},
 	})
 	n.run(nil)
-	besteffort := n.layout.QOS(hookmsg.QOSBestEffort)
+	besteffort := n.layout.QOS(abi.QOSBestEffort)
 	n.within(soon, besteffort, 3)
 	file, _ := n.shares(0)
 	n.tree.Write(besteffort, file, "77")
@@ -458,7 +459,7 @@ func TestReconcilerWithoutHints(t *testing.T) {
 	n.run(func(c *standalone.Config) { c.Resync = 20 * time.Millisecond })
 	podCgroup, _ := n.make("a")
 	// Another mode has decided, and did not come to write it.
-	n.state.Put(cgroup.Target{Cgroup: podCgroup, PodUID: "a", Level: hookmsg.LevelPod, Resources: &hookmsg.Resources{CPUShares: new(int64(300))}})
+	n.state.Put(cgroup.Target{Cgroup: podCgroup, PodUID: "a", Level: abi.LevelPod, Resources: &hookmsg.Resources{CPUShares: new(int64(300))}})
 	n.within(soon, podCgroup, 300)
 }
 
@@ -573,7 +574,7 @@ func TestReconcilerForgetsPods(t *testing.T) {
 			t.Fatal(err)
 		}
 		d, err := n.engine.Decide(t.Context(), &hookmsg.Request{
-			Stage: hookmsg.Reconcile, Level: hookmsg.LevelContainer, Pod: hookmsg.PodMeta{UID: "a"}, Container: hookmsg.ContainerMeta{Name: "web"},
+			Stage: abi.Reconcile, Level: abi.LevelContainer, Pod: hookmsg.PodMeta{UID: "a"}, Container: hookmsg.ContainerMeta{Name: "web"},
 			PodAnnotations: map[string]string{"p": "error x"},
 		})
 		if err != nil {
@@ -706,10 +707,10 @@ func TestReconcilerLeavesTheCgroupsOfOthersAlone(t *testing.T) {
 	victim, victimContainer := n.make("victim")
 	_, honest := n.make("honest")
 	system, service := n.tree.Make("system.slice"), n.tree.Make("system.slice/kubelet.service")
-	burstable := n.layout.QOS(hookmsg.QOSBurstable)
+	burstable := n.layout.QOS(abi.QOSBurstable)
 	file, _ := n.shares(2)
 	before := map[string]string{}
-	for _, cgroup := range []string{victim, victimContainer, system, service, burstable, n.layout.QOS(hookmsg.QOSGuaranteed)} {
+	for _, cgroup := range []string{victim, victimContainer, system, service, burstable, n.layout.QOS(abi.QOSGuaranteed)} {
 		before[cgroup] = n.tree.Read(cgroup, file)
 	}
 
@@ -731,7 +732,7 @@ func TestReconcilerLeavesTheCgroupsOfOthersAlone(t *testing.T) {
 		p.Containers = []standalone.Container{{Name: "web", ID: "liarc", Cgroup: container}}
 		return []standalone.Pod{p}
 	}
-	own := n.layout.Pod(hookmsg.QOSBurstable, "liar")
+	own := n.layout.Pod(abi.QOSBurstable, "liar")
 	for _, c := range []struct {
 		name   string
 		listed []corev1.Pod
@@ -796,7 +797,7 @@ func TestReconcilerLeavesTheCgroupsOfOthersAlone(t *testing.T) {
 			}
 			n.within(0, honest, 300)
 			// What is gone is forgotten all the same.
-			n.tree.Remove(n.layout.Pod(hookmsg.QOSBurstable, "gone"))
+			n.tree.Remove(n.layout.Pod(abi.QOSBurstable, "gone"))
 			n.list(append(c.listed, pod("honest", "cpu_shares 300"))...)
 			r.Sync(t.Context())
 			if d, ok := n.state.Get(gone); ok {

@@ -12,7 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/hooks/runtime/standalone"
 )
 
@@ -71,7 +71,7 @@ func TestReconcilerWatchesNoCgroupsThatAreGone(t *testing.T) {
 		if i%4 == 0 {
 			n.within(soon, container, 300)
 		}
-		n.tree.Remove(n.layout.Pod(hookmsg.QOSBurstable, name(i-live)))
+		n.tree.Remove(n.layout.Pod(abi.QOSBurstable, name(i-live)))
 		listed = listed[1:]
 		n.list(listed...)
 		if i%3 == 0 { // The path of one that has just gone.
@@ -85,7 +85,7 @@ func TestReconcilerWatchesNoCgroupsThatAreGone(t *testing.T) {
 	}
 	settle("after the churn", before)
 	for i := churn; i < live+churn; i++ {
-		n.tree.Remove(n.layout.Pod(hookmsg.QOSBurstable, name(i)))
+		n.tree.Remove(n.layout.Pod(abi.QOSBurstable, name(i)))
 	}
 	settle("without pods", len(n.enforcer.Applier().Hierarchies())*3)
 }
@@ -147,7 +147,7 @@ func TestReconcilerAsksSeldom(t *testing.T) {
 	}
 
 	// A further container is found, beside the sandbox, when it is listed.
-	before := n.layout.Pod(hookmsg.QOSBurstable, "web0")
+	before := n.layout.Pod(abi.QOSBurstable, "web0")
 	second := n.tree.Make(strings.TrimPrefix(before, n.tree.Root+"/") + "/web0d")
 	status := pods[0].Status.ContainerStatuses[0]
 	status.Name, status.ContainerID = "second", "containerd://web0d"

@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/runtime/hookstate"
@@ -218,7 +218,7 @@ func TestReconcilerSeesWhyAContainerIsThrottled(t *testing.T) {
 	// The decision ends, and the pod.
 	a.Annotations = nil
 	n.list(a)
-	n.tree.Remove(n.layout.Pod(hookmsg.QOSBurstable, "b"))
+	n.tree.Remove(n.layout.Pod(abi.QOSBurstable, "b"))
 	sync()
 	got = ask(t, client, node)
 	if len(got.Pods) != 1 {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 )
 
@@ -38,7 +39,7 @@ func (s *scripted) Decide(req *hooks.Request, d *hooks.Decision) error {
 	if !ok {
 		script = req.PodAnnotations().Get(name)
 	}
-	if req.Level() == hooks.LevelQOS && script == "" {
+	if req.Level() == abi.LevelQOS && script == "" {
 		script = s.QOS[req.QOSClass().String()]
 		for dir := range strings.SplitSeq(req.CgroupParent(), "/") {
 			script += s.QOS[dir]

@@ -7,14 +7,15 @@ import (
 	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
-// Collector reads the state of the sources of a client when it is asked for metrics. It is
+// collector reads the state of the sources of a client when it is asked for metrics. It is
 // safe for use by several goroutines.
-type Collector struct{ client *oci.Client }
+type collector struct{ client *oci.Client }
 
-var _ prometheus.Collector = (*Collector)(nil)
+var _ prometheus.Collector = (*collector)(nil)
 
-// New returns the Collector of a client, to be registered once.
-func New(client *oci.Client) *Collector { return &Collector{client} }
+// New returns the collector of a client, to be registered once. It reads the state of the sources when
+// it is asked for metrics.
+func New(client *oci.Client) prometheus.Collector { return &collector{client} }
 
 var (
 	fetchesDesc = prometheus.NewDesc("kubewasm_oci_fetches_total",
@@ -30,14 +31,14 @@ var (
 )
 
 // Describe implements [prometheus.Collector].
-func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{fetchesDesc, staleDesc, checkedDesc, infoDesc, cacheDesc} {
 		ch <- d
 	}
 }
 
 // Collect implements [prometheus.Collector].
-func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	seen := map[string]bool{}
 	for _, s := range c.client.Sources() {
 		if s.Reference = cut.Valid(s.Reference); seen[s.Reference] {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/kubewasm/kubewasm/abi/codes"
-	guest "github.com/kubewasm/kubewasm/guest/service"
+	_ "github.com/kubewasm/kubewasm/guest/service" // It sets nativehost.Guests.
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
 	"github.com/kubewasm/kubewasm/internal/harness"
@@ -88,12 +88,12 @@ func (p *Plugin[S]) configureNative(t testing.TB, data []byte) (s S, err error) 
 	}
 	refs := new(int) // Refs are those of this plugin.
 	s, err = p.load(context.Background(), nil, service.Config{Config: host.Config{Name: "native", Module: host.ModuleConfig{Source: nativehost.Service{
-		Has: guest.Has,
+		Has: nativehost.Guests.Has,
 		Call: func(method string, request []byte, h nativehost.Objects) ([]byte, codes.Code) {
 			defer nativehost.UseObjects(h, refs)()
-			response, err := guest.Call(n.Plugin, method, request)
+			response, err := nativehost.Guests.Call(n.Plugin, method, request)
 			if err != nil {
-				text, code := guest.Failure(err)
+				text, code := nativehost.Guests.Failure(err)
 				return []byte(text), code
 			}
 			return append([]byte(nil), response...), codes.OK

@@ -16,6 +16,7 @@ import (
 	nrilog "github.com/containerd/nri/pkg/log"
 	"github.com/containerd/nri/pkg/stub"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
@@ -67,7 +68,7 @@ func loadHooks(ctx context.Context) (*peer, error) {
 	}
 	in := creation()
 	request := &hookmsg.Request{
-		Stage: hookmsg.PreCreateContainer, Level: hookmsg.LevelContainer, Pod: hookmsg.PodMeta{Namespace: in.Pod.Namespace, Name: in.Pod.Name, UID: in.Pod.Uid},
+		Stage: abi.PreCreateContainer, Level: abi.LevelContainer, Pod: hookmsg.PodMeta{Namespace: in.Pod.Namespace, Name: in.Pod.Name, UID: in.Pod.Uid},
 		Container: hookmsg.ContainerMeta{Name: in.Container.Name, ID: in.Container.Id}, PodLabels: in.Pod.Labels, PodAnnotations: in.Pod.Annotations,
 	}
 	for _, env := range in.Container.Env {

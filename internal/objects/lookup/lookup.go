@@ -19,9 +19,6 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// Grant is the grant of a plugin whose guest looks objects up.
-const Grant = "objects"
-
 // Object is an object that may be looked up.
 type Object interface {
 	GetNamespace() string
@@ -75,7 +72,7 @@ func Imports[O Object](module string, source Source[O]) []host.Import {
 	function := func(name string, answer func(inst *host.Instance, question string) ([]byte, error)) host.Import {
 		i32 := abi.I32
 		return host.Import{
-			Module: module, Name: name, Grant: Grant,
+			Module: module, Name: name, Grant: host.GrantObjects,
 			Params: []abi.ValueType{i32, i32, i32, i32}, Results: []abi.ValueType{i32}, Memory: 0b1111,
 			Func: func(inst *host.Instance, stack []uint64) {
 				question := string(ReadQuestion(inst, stack[0], stack[1]))

@@ -14,13 +14,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission/dialect"
 	"github.com/kubewasm/kubewasm/admission/kubewarden"
 	"github.com/kubewasm/kubewasm/admission/kubewarden/capabilities"
 	"github.com/kubewasm/kubewasm/admission/rego"
 	"github.com/kubewasm/kubewasm/admission/stellar"
 	"github.com/kubewasm/kubewasm/admission/webhook/manage"
-	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/oci"
@@ -49,16 +49,16 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[host.ResetPolicy]():   {string(host.ResetOnError), string(host.ResetPerCall), string(host.ResetNever)},
 	reflect.TypeFor[slog.Level]():         {"debug", "info", "warn", "error"},
 	reflect.TypeFor[record.Selection]():   {string(record.Failures), string(record.Denials)},
-	reflect.TypeFor[hookmsg.Stage]():      namesOf(hookmsg.PreRunPodSandbox),
-	reflect.TypeFor[hookmsg.Level]():      namesOf(hookmsg.LevelQOS),
-	reflect.TypeFor[hookmsg.QOSClass]():   {hookmsg.QOSGuaranteed.String(), hookmsg.QOSBurstable.String(), hookmsg.QOSBestEffort.String()},
+	reflect.TypeFor[abi.Stage]():          namesOf(abi.PreRunPodSandbox),
+	reflect.TypeFor[abi.Level]():          namesOf(abi.LevelQOS),
+	reflect.TypeFor[abi.QOSClass]():       {abi.QOSGuaranteed.String(), abi.QOSBurstable.String(), abi.QOSBestEffort.String()},
 }
 
 // dialects are the configurations of dialects of policies, by their members.
 var dialects = map[string]reflect.Type{
 	kubewarden.Member: reflect.TypeFor[capabilities.Scope](),
 	rego.Member:       reflect.TypeFor[rego.Config](),
-	stellar.Name:      reflect.TypeFor[struct{}](),
+	stellar.New().Member: reflect.TypeFor[struct{}](),
 }
 
 // namesOf returns the names of an enumeration from its first value on.

@@ -9,8 +9,12 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
 )
+
+// standIns makes the policies that represent others.
+var standIns = policy.StandInsOf[admission.Policy, admission.PolicyRules]()
 
 func TestEvaluate(t *testing.T) {
 	monitors := admission.PolicyRules{Mode: host.Monitor, FailurePolicy: host.Ignore}
@@ -46,7 +50,7 @@ func TestEvaluate(t *testing.T) {
 		})
 	}
 	t.Run("a policy that stands for another", func(t *testing.T) {
-		p, err := admission.Unavailable("p", admission.PolicyRules{}, false, errors.New("gone"))
+		p, err := standIns.Unavailable("p", admission.PolicyRules{}, false, errors.New("gone"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/resource"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 	"github.com/kubewasm/kubewasm/guest/json"
@@ -83,7 +84,7 @@ func unread(req *hooks.Request, err error) {
 
 // Decide decides on a pod or a container.
 func (b *Config) Decide(req *hooks.Request, d *hooks.Decision) error {
-	if req.Level() == hooks.LevelQOS || req.PodLabels().Get(QOSLabel) != "BE" {
+	if req.Level() == abi.LevelQOS || req.PodLabels().Get(QOSLabel) != "BE" {
 		return nil
 	}
 	text, ok := req.PodAnnotations().Lookup(SpecAnnotation)
@@ -96,7 +97,7 @@ func (b *Config) Decide(req *hooks.Request, d *hooks.Decision) error {
 		return nil
 	}
 	containers := s.Containers
-	if req.Level() == hooks.LevelContainer {
+	if req.Level() == abi.LevelContainer {
 		name := req.Container().Name()
 		c, ok := containers[name]
 		if !ok {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strconv"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 	"github.com/kubewasm/kubewasm/guest/json"
 )
@@ -26,7 +27,7 @@ type Identities struct {
 
 // Decide decides on a QoS class or a pod.
 func (g *Identities) Decide(req *hooks.Request, d *hooks.Decision) error {
-	if req.Level() == hooks.LevelContainer || g.LSR == nil && g.LS == nil && g.BE == nil {
+	if req.Level() == abi.LevelContainer || g.LSR == nil && g.LS == nil && g.BE == nil {
 		return nil
 	}
 	var identity *int64
@@ -41,13 +42,13 @@ func (g *Identities) Decide(req *hooks.Request, d *hooks.Decision) error {
 		if identity = own; own == nil {
 			identity = g.LS
 		}
-	case label == "BE", req.QOSClass() == hooks.QOSBestEffort:
+	case label == "BE", req.QOSClass() == abi.QOSBestEffort:
 		identity = g.BE
-	case req.QOSClass() == hooks.QOSBurstable:
+	case req.QOSClass() == abi.QOSBurstable:
 		identity = g.LS
-	case req.QOSClass() != hooks.QOSGuaranteed:
+	case req.QOSClass() != abi.QOSGuaranteed:
 		return nil
-	case req.Level() == hooks.LevelPod:
+	case req.Level() == abi.LevelPod:
 		if identity = g.LSR; identity == nil {
 			identity = g.LS
 		}

@@ -18,6 +18,7 @@ package main
 import (
 	"errors"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/examples/hooks/group-identity/identity"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 	"github.com/kubewasm/kubewasm/guest/json"
@@ -67,7 +68,7 @@ func ruleOf(o *nodeSLO) *identity.Identities {
 type plugin struct{}
 
 func (plugin) Decide(req *hooks.Request, d *hooks.Decision) error {
-	if req.Level() == hooks.LevelContainer {
+	if req.Level() == abi.LevelContainer {
 		return nil
 	}
 	object, ok := hooks.Get(func(b []byte) []byte { return b }, nodeSLOs, req.Node().Name())

@@ -4,6 +4,7 @@ package main
 import (
 	"errors"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 )
 
@@ -14,7 +15,7 @@ func (share) Decide(req *hooks.Request, d *hooks.Decision) error {
 	case "wrong":
 		return errors.New("tier is wrong")
 	case "batch":
-		if req.Level() == hooks.LevelContainer {
+		if req.Level() == abi.LevelContainer {
 			if quota, ok := req.Resources().CFSQuota(); ok && quota > 0 {
 				d.SetCFSQuota(quota / 2)
 			}

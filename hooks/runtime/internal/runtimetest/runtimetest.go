@@ -14,6 +14,7 @@ import (
 	"github.com/opencontainers/cgroups"
 	"github.com/opencontainers/cgroups/manager"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
@@ -110,7 +111,7 @@ func NewRuntime(t testing.TB) *Runtime {
 }
 
 // Pod creates the cgroup of a pod, in place of the kubelet.
-func (r *Runtime) Pod(class hookmsg.QOSClass, uid string) string {
+func (r *Runtime) Pod(class abi.QOSClass, uid string) string {
 	r.t.Helper()
 	cgroup := r.Layout.Pod(class, uid)
 	r.Tree.Make(cgroup[len(r.Tree.Root)+1:])

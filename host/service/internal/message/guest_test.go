@@ -18,10 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kubewasm/kubewasm/guest/api/meta"
-	"github.com/kubewasm/kubewasm/guest/service"
 	"github.com/kubewasm/kubewasm/host/service/internal/message"
 	"github.com/kubewasm/kubewasm/host/service/testdata/testservice"
 	"github.com/kubewasm/kubewasm/host/service/testdata/testservice/guest"
+	"github.com/kubewasm/kubewasm/internal/nativehost"
 )
 
 // echo is a plugin that returns the request, field by field.
@@ -124,7 +124,7 @@ func TestMessagesOfGuestsAreThoseOfProtobuf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		response, err := service.Call(echo{}, echoMethod, b)
+		response, err := nativehost.Guests.Call(echo{}, echoMethod, b)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +143,7 @@ func TestGuestsWriteMessagesOfKubernetes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		response, err := service.Call(twice{}, "kubewasm.test.v1.Values/Twice", b)
+		response, err := nativehost.Guests.Call(twice{}, "kubewasm.test.v1.Values/Twice", b)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +176,7 @@ func TestGuestsWriteMessagesOfKubernetes(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("of nothing (-want +got):\n%s", diff)
 	}
-	if response, err := service.Call(twice{}, "kubewasm.test.v1.Values/Ping", nil); err != nil || len(response) != 0 {
+	if response, err := nativehost.Guests.Call(twice{}, "kubewasm.test.v1.Values/Ping", nil); err != nil || len(response) != 0 {
 		t.Errorf("Ping: %x, %v", response, err)
 	}
 }
@@ -212,7 +212,7 @@ func TestResponsesHoldNoMemoryOfTheCallBefore(t *testing.T) {
 	}
 	p := &cached{own: lists()}
 	call := func(m *testservice.Message) *testservice.Message {
-		response, err := service.Call(p, echoMethod, appended(t, m))
+		response, err := nativehost.Guests.Call(p, echoMethod, appended(t, m))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,7 +255,7 @@ func FuzzGuest(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		response, err := service.Call(echo{}, echoMethod, b)
+		response, err := nativehost.Guests.Call(echo{}, echoMethod, b)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -277,7 +277,7 @@ func TestGuestsReadFieldsInAnyOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		response, err := service.Call(echo{}, echoMethod, shuffled(r, b))
+		response, err := nativehost.Guests.Call(echo{}, echoMethod, shuffled(r, b))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,3 @@
+package hooks
+
+var ErrNodeUnknown = errNodeUnknown

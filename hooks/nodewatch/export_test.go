@@ -1,0 +1,3 @@
+package nodewatch
+
+var ReadTopology = readTopology
