@@ -14,9 +14,9 @@ import (
 )
 
 // Source provides the bytes of a module. Implementations are safe for use by several goroutines. A
-// source may also be a [Watcher]. The method Check(sha256 string) error of a source, if it has one, returns
-// every mistake of the source, joined, before anything is fetched. sha256 is the digest of the
-// configuration, empty if it names none. The errors name the source.
+// source may also be a [Watcher]. If a source has a method Check(sha256 string) error, it is called
+// before anything is fetched and returns every mistake of the source, joined. sha256 is the digest
+// of the configuration, empty if it names none. The errors name the source.
 type Source interface {
 	// Fetch returns the module. The caller does not change the bytes.
 	Fetch(ctx context.Context) ([]byte, error)
