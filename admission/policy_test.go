@@ -15,6 +15,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	arv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
@@ -628,5 +629,16 @@ func TestRulesThatAreWrong(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, strings.Split(err.Error(), "\n")); diff != "" {
 		t.Errorf("errors (-want +got):\n%s", diff)
+	}
+}
+
+func TestEvaluateAStandIn(t *testing.T) {
+	p, err := standIns.Unavailable("p", admission.PolicyRules{}, false, errors.New("gone"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := &admissionv1.AdmissionRequest{UID: "1", Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: []byte(`{}`)}}
+	if got := admission.Evaluate(t.Context(), p, request, true); got.Err == nil || !strings.Contains(got.Err.Error(), "gone") {
+		t.Errorf("evaluation is %+v", got)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/kubewasm/kubewasm/internal/loading"
 )
 
 // ModuleConfig names the module of a plugin: its origin and, optionally, its digest. One of File,
@@ -98,7 +100,7 @@ func (rt *Runtime) AddSources(s Sources) {
 }
 
 // Source returns the source of a module, by the sources of the runtime. It returns the joined
-// errors of [ModuleConfig.Check], the error of a [Checker], or an error if the program has no
+// errors of [ModuleConfig.Check], the error of a loading.Checker, or an error if the program has no
 // access to the origin. Their messages begin with path.
 func (rt *Runtime) Source(m ModuleConfig, path string) (Source, error) {
 	if errs := m.Check(path); len(errs) != 0 {
@@ -109,7 +111,7 @@ func (rt *Runtime) Source(m ModuleConfig, path string) (Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s.%w", path, err)
 	}
-	if c, ok := source.(Checker); ok {
+	if c, ok := source.(loading.Checker); ok {
 		if err := c.Check(m.SHA256); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}

@@ -14,20 +14,14 @@ import (
 )
 
 // Source provides the bytes of a module. Implementations are safe for use by several goroutines. A
-// source may also be a [Watcher] and a [Checker].
+// source may also be a [Watcher]. If a source has a method Check(sha256 string) error, it is called
+// before anything is fetched and returns every mistake of the source, joined. sha256 is the digest
+// of the configuration, empty if it names none. The errors name the source.
 type Source interface {
 	// Fetch returns the module. The caller does not change the bytes.
 	Fetch(ctx context.Context) ([]byte, error)
 	// String names the source in messages. It holds no credentials.
 	String() string
-}
-
-// Checker is a Source that can be checked before anything is fetched.
-type Checker interface {
-	Source
-	// Check returns every mistake of the source, joined. sha256 is the digest of
-	// the configuration, empty if it names none. The errors name the source.
-	Check(sha256 string) error
 }
 
 // Keep notifies a source, if it keeps modules, that one of its modules is in use. [Runtime.Load],
@@ -44,7 +38,7 @@ func checkSource(source Source, sha256 string) error {
 	if source == nil {
 		return errors.New("source is missing")
 	}
-	if c, ok := source.(Checker); ok {
+	if c, ok := source.(loading.Checker); ok {
 		return c.Check(sha256)
 	}
 	return nil

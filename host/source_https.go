@@ -68,7 +68,7 @@ type httpsSource struct {
 	maxBytes int64
 }
 
-// Check implements [Checker].
+// Check implements loading.Checker.
 func (s *httpsSource) Check(sha256 string) error {
 	errs := []error{s.checkOptions()}
 	if sha256 == "" {

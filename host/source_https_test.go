@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/loading"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
@@ -182,7 +183,7 @@ func TestHTTPSKeepsSecrets(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	for _, url := range []string{at + "/%zz?secret", "http://ada:lovelace@example.com?secret"} {
-		err := host.HTTPS(url, options).(host.Checker).Check("")
+		err := host.HTTPS(url, options).(loading.Checker).Check("")
 		if err == nil || strings.Contains(err.Error(), "lovelace") || strings.Contains(err.Error(), "secret") {
 			t.Errorf("got %v", err)
 		}

@@ -62,7 +62,7 @@ type objectKey struct {
 	kind, namespace, name, key string
 }
 
-// Check implements [Checker].
+// Check implements loading.Checker.
 func (s objectKey) Check(string) error {
 	var errs []error
 	if s.getter == nil {

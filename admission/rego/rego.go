@@ -6,7 +6,6 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/dialect"
-	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/policymeta"
 )
@@ -29,7 +28,7 @@ type Config struct {
 }
 
 // Check returns all mistakes in c, joined; nil if there are none.
-func (c *Config) Check() error { return errors.Join(policy.CheckKinds(c.ContextAwareResources)...) }
+func (c *Config) Check() error { return errors.Join(dialect.CheckKinds(c.ContextAwareResources)...) }
 
 // Options are the options of the dialect that a program sets.
 type Options struct {

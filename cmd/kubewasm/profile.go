@@ -15,7 +15,6 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/profile"
 	"github.com/kubewasm/kubewasm/internal/foreign"
-	"github.com/kubewasm/kubewasm/internal/symbols"
 )
 
 // profileModule is the command profile.
@@ -141,16 +140,16 @@ func profileResult(p *profile.Profile, top int) result {
 
 // difference is the JSON form of a comparison of two profiles.
 type difference struct {
-	Old       costs            `json:"old"`
-	New       costs            `json:"new"`
-	Increase  string           `json:"increase"`
-	Functions []symbols.Change `json:"functions"`
+	Old       costs        `json:"old"`
+	New       costs        `json:"new"`
+	Increase  string       `json:"increase"`
+	Functions []costChange `json:"functions"`
 }
 
 // printDiff prints the cost of a new version beside that of an old one. The error is errRefused if
 // it exceeds that of the old one by more than the share most, in percent; less than 0 allows any.
 func (t *tool) printDiff(before, after *profile.Profile, top int, printed *output, most float64) error {
-	d := difference{Old: costsOf(before), New: costsOf(after), Functions: symbols.Diff(before, after)}
+	d := difference{Old: costsOf(before), New: costsOf(after), Functions: diffProfiles(before, after)}
 	d.Increase = signed(d.New.Fuel-d.Old.Fuel, d.Old.Fuel)
 	if top > 0 && len(d.Functions) > top {
 		d.Functions = d.Functions[:top]

@@ -45,7 +45,7 @@ const maxWaiting = 4
 var (
 	_ host.ConditionalSource = (*source)(nil)
 	_ loading.Keeper         = (*source)(nil)
-	_ host.Checker           = (*source)(nil)
+	_ loading.Checker        = (*source)(nil)
 	_ loading.CompiledSource = (*source)(nil)
 	_ host.Watcher           = layoutSource{}
 )
@@ -113,7 +113,7 @@ func (s *source) String() string {
 	return s.ref.String()
 }
 
-// Check implements [host.Checker].
+// Check implements loading.Checker.
 func (s *source) Check(sha256 string) error {
 	if s.err != nil {
 		return fmt.Errorf("source oci: %w", s.err)

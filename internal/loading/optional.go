@@ -40,3 +40,10 @@ type CompiledSource interface {
 	// them only by their digest.
 	FetchCompiled(ctx context.Context, platform string, sha256 []string) ([]byte, error)
 }
+
+// Checker is a host.Source that can be checked before anything is fetched.
+type Checker interface {
+	// Check returns every mistake of the source, joined. sha256 is the digest of the configuration,
+	// empty if it names none. The errors name the source.
+	Check(sha256 string) error
+}

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewasm/kubewasm/admission/dialect"
-	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/internal/registryname"
 )
 
@@ -103,7 +102,7 @@ func (s *Scope) Check() error {
 			fail("hostCapabilities: %.80q is none of %s, nor such a name up to a slash and *", pattern, strings.Join(operations, ", "))
 		}
 	}
-	errs = append(errs, policy.CheckKinds(s.ContextAwareResources)...)
+	errs = append(errs, dialect.CheckKinds(s.ContextAwareResources)...)
 	var known []string
 	for _, text := range s.Repositories {
 		pattern, err := patternOf(text)

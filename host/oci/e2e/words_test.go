@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/oci"
+	"github.com/kubewasm/kubewasm/internal/loading"
 	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
@@ -134,10 +135,10 @@ func TestKeysAndRegistriesAreFollowed(t *testing.T) {
 	withdrawn := strings.Replace(full, "/acme/*", "/other/*", 1)
 	replace(ca, string(authority))
 	source, pinned := client.Source(ref.String()), client.Source(s.ref(t, "acme/zone:2").String())
-	if err := source.(host.Checker).Check(""); err != nil {
+	if err := source.(loading.Checker).Check(""); err != nil {
 		t.Fatal(err)
 	}
-	if err := pinned.(host.Checker).Check(strings.Repeat("0", 64)); err != nil {
+	if err := pinned.(loading.Checker).Check(strings.Repeat("0", 64)); err != nil {
 		t.Fatal(err)
 	}
 	push(t, client, s.ref(t, "acme/zone:2"), module("2"), oci.PushOptions{})

@@ -49,8 +49,8 @@ var bounds = []Figure{
 	{Name: linesOfRoot, Bound: 101_700, Target: 90_000},
 	{Name: linesOfAdapter, Bound: 39_600, Target: 50_000},
 	{Name: rootPackages, Bound: 188, Target: 165},
-	{Name: exportedNames, Bound: 2_980, Target: NoTarget},
-	{Name: namesWithout, Bound: 870, Target: 800},
+	{Name: exportedNames, Bound: 2_910, Target: NoTarget},
+	{Name: namesWithout, Bound: 800, Target: 800},
 	{Name: leaks, Bound: 0, Target: 0},
 	{Name: arrowsUp, Bound: 5, Target: 5},
 }

@@ -56,8 +56,8 @@ var enums = map[reflect.Type][]string{
 
 // dialects are the configurations of dialects of policies, by their members.
 var dialects = map[string]reflect.Type{
-	kubewarden.Member: reflect.TypeFor[capabilities.Scope](),
-	rego.Member:       reflect.TypeFor[rego.Config](),
+	kubewarden.Member:    reflect.TypeFor[capabilities.Scope](),
+	rego.Member:          reflect.TypeFor[rego.Config](),
 	stellar.New().Member: reflect.TypeFor[struct{}](),
 }
 

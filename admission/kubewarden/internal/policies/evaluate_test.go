@@ -1,7 +1,6 @@
 package policies_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -9,12 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
 )
-
-// standIns makes the policies that represent others.
-var standIns = policy.StandInsOf[admission.Policy, admission.PolicyRules]()
 
 func TestEvaluate(t *testing.T) {
 	monitors := admission.PolicyRules{Mode: host.Monitor, FailurePolicy: host.Ignore}
@@ -49,15 +44,6 @@ func TestEvaluate(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a policy that stands for another", func(t *testing.T) {
-		p, err := standIns.Unavailable("p", admission.PolicyRules{}, false, errors.New("gone"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := admission.Evaluate(t.Context(), p, requestOf(`{}`), true); got.Err == nil || !strings.Contains(got.Err.Error(), "gone") {
-			t.Errorf("evaluation is %+v", got)
-		}
-	})
 	t.Run("what is no JSON", func(t *testing.T) {
 		if got := admission.EvaluateRaw(t.Context(), says(`{"accepted":true}`), "1", []byte(`{"a"`)); got.Err == nil || got.Allowed {
 			t.Errorf("evaluation is %+v", got)

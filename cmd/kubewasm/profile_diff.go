@@ -1,4 +1,4 @@
-package symbols
+package main
 
 import (
 	"cmp"
@@ -7,18 +7,18 @@ import (
 	"github.com/kubewasm/kubewasm/host/profile"
 )
 
-// Change is the cost of a function in two profiles.
-type Change struct {
+// costChange is the cost of a function in two profiles.
+type costChange struct {
 	Function string       `json:"function"`
 	Old      profile.Cost `json:"old"`
 	New      profile.Cost `json:"new"`
 }
 
-// Diff returns the functions whose flat fuel, or growth of the memory, differs between two
+// diffProfiles returns the functions whose flat fuel, or growth of the memory, differs between two
 // profiles, those that differ most first. Functions are the same if their names are.
-func Diff(old, new *profile.Profile) []Change {
-	before, after := costsOf(old), costsOf(new)
-	var changes []Change
+func diffProfiles(old, new *profile.Profile) []costChange {
+	before, after := costsByFunction(old), costsByFunction(new)
+	var changes []costChange
 	names := map[string]bool{}
 	for _, costs := range []map[string]profile.Cost{before, after} {
 		for name := range costs {
@@ -26,7 +26,7 @@ func Diff(old, new *profile.Profile) []Change {
 		}
 	}
 	for name := range names {
-		c := Change{Function: name, Old: profile.Cost{Function: name}, New: profile.Cost{Function: name}}
+		c := costChange{Function: name, Old: profile.Cost{Function: name}, New: profile.Cost{Function: name}}
 		if cost, ok := before[name]; ok {
 			c.Old = cost
 		}
@@ -37,7 +37,7 @@ func Diff(old, new *profile.Profile) []Change {
 			changes = append(changes, c)
 		}
 	}
-	slices.SortFunc(changes, func(a, b Change) int {
+	slices.SortFunc(changes, func(a, b costChange) int {
 		return cmp.Or(
 			cmp.Compare(abs(b.New.Flat-b.Old.Flat), abs(a.New.Flat-a.Old.Flat)),
 			cmp.Compare(abs(b.New.Bytes-b.Old.Bytes), abs(a.New.Bytes-a.Old.Bytes)),
@@ -48,8 +48,8 @@ func Diff(old, new *profile.Profile) []Change {
 
 func abs(n int64) int64 { return max(n, -n) }
 
-// costsOf returns the costs of the functions by their names.
-func costsOf(p *profile.Profile) map[string]profile.Cost {
+// costsByFunction returns the costs of the functions by their names.
+func costsByFunction(p *profile.Profile) map[string]profile.Cost {
 	costs := map[string]profile.Cost{}
 	for _, c := range p.Top(0) {
 		costs[c.Function] = c
