@@ -77,6 +77,22 @@ func (p *Plugin) State() (state host.State, err error) {
 	return p.Plugin.State()
 }
 
+// Versions is that of [host.Plugin], none of a plugin that runs in this process, in a test.
+func (p *Plugin) Versions() []host.Version {
+	if p.native != nil {
+		return nil
+	}
+	return p.Plugin.Versions()
+}
+
+// Rollback is that of [host.Plugin].
+func (p *Plugin) Rollback(ctx context.Context, sha256 string) (host.Version, error) {
+	if p.native != nil {
+		return host.Version{}, fmt.Errorf("plugin %q: %w", p.name, errNative)
+	}
+	return p.Plugin.Rollback(ctx, sha256)
+}
+
 // Swap is that of [host.Plugin].
 func (p *Plugin) Swap(ctx context.Context, source host.Source, sha256 string) error {
 	if p.native != nil {
