@@ -68,9 +68,9 @@ func read(r *Request) *hookmsg.Request {
 	}
 	return &hookmsg.Request{
 		Node:                 node,
-		Stage:                abi.Stage(r.Stage()),
-		Level:                abi.Level(r.Level()),
-		QOSClass:             abi.QOSClass(r.QOSClass()),
+		Stage:                r.Stage(),
+		Level:                r.Level(),
+		QOSClass:             r.QOSClass(),
 		Pod:                  hookmsg.PodMeta{Namespace: r.Pod().Namespace(), Name: r.Pod().Name(), UID: r.Pod().UID()},
 		Container:            hookmsg.ContainerMeta{Name: r.Container().Name(), ID: r.Container().ID()},
 		PodLabels:            goMap(r.PodLabels()),
