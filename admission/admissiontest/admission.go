@@ -348,7 +348,7 @@ func verdictOf(r *admission.Response) Verdict {
 		}
 	}
 	const invalid = string(metav1.StatusReasonInvalid)
-	v.Reason = string(r.Reason())
+	v.Reason = r.Reason()
 	if v.Code = r.Code(); v.Code == 0 {
 		v.Code = http.StatusForbidden
 		if len(v.FieldErrors) != 0 || v.Reason == invalid {
