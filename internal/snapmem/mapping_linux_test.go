@@ -144,11 +144,16 @@ func TestZerosAreNotStored(t *testing.T) {
 	}
 	mem.backing.reset(image)
 	// Kernels without a shared page of zeros give each page that is read one of its own.
-	plain, err := unix.Mmap(-1, 0, 32*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	// It lies between pages without access, so that the kernel joins it with no other mapping.
+	around, err := unix.Mmap(-1, 0, 34*page, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Munmap(plain)
+	defer unix.Munmap(around)
+	plain := around[page : 33*page]
+	if err := unix.Mprotect(plain, unix.PROT_READ|unix.PROT_WRITE); err != nil {
+		t.Fatal(err)
+	}
 	for at := 0; at < len(plain); at += os.Getpagesize() {
 		if plain[at] != 0 {
 			t.Fatalf("byte %d is %d", at, plain[at])
