@@ -189,7 +189,7 @@ func TestLoad(t *testing.T) {
 		"guest refuses its configuration":  {module: "good", edit: func(c *guest) { c.GuestConfig = []byte(strings.Repeat("x", 65)) }, want: `plugin "test": configure returned Error: ` + strings.Repeat("x", 65)},
 		"command that exits with 7":        {module: "startfails", want: `plugin "test": _start trapped: module closed with exit_code(7)`},
 		"start section traps":              {module: "startsection", want: `plugin "test": start trapped: start function[1] export["kubewasm_abi_v1"] failed: wasm error: unreachable`},
-		"start section that never ends":    {module: "startloops", edit: func(c *guest) { c.Limits.Fuel = 10_000_000 }, want: "out of fuel: 10000000 instructions"},
+		"start section that never ends":    {module: "startloops", edit: func(c *guest) { c.Limits.Fuel, c.Limits.Timeout = 10_000_000, time.Hour }, want: "out of fuel: 10000000 instructions"},
 		"_initialize that never ends":      {module: "initloops", edit: func(c *guest) { c.Limits.Timeout = 20 * time.Millisecond }, want: `plugin "test": _initialize trapped: timeout of 20ms: context deadline exceeded`},
 		"name of the meter":                {module: "reserved", want: `reserved`},
 		"no module at all":                 {bytes: []byte("#!/bin/sh"), want: `plugin "test": load module: decode wasm: `},
