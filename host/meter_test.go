@@ -31,7 +31,7 @@ func TestStopsWhatDoesNotEnd(t *testing.T) {
 				context func() (context.Context, context.CancelFunc)
 				want    error
 			}{
-				"fuel":    {limits: host.Limits{Fuel: 5_000_001}, want: host.ErrFuel},
+				"fuel":    {limits: host.Limits{Fuel: 5_000_001, Timeout: time.Hour}, want: host.ErrFuel},
 				"timeout": {limits: host.Limits{Timeout: 30 * time.Millisecond, Fuel: math.MaxInt64}, want: context.DeadlineExceeded},
 				"deadline of the caller": {
 					limits: host.Limits{Fuel: math.MaxInt64},
