@@ -67,5 +67,8 @@ func (h *klogHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 // WithGroup implements [slog.Handler].
 func (h *klogHandler) WithGroup(name string) slog.Handler {
+	if name == "" {
+		return h
+	}
 	return &klogHandler{h.attrs, h.prefix + name + "."}
 }

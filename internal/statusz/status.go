@@ -131,7 +131,7 @@ type Plugin struct {
 	FailurePolicy host.FailurePolicy `json:"failurePolicy,omitempty"`
 	// Elsewhere reports whether the plugin is for other replicas.
 	Elsewhere bool `json:"elsewhere,omitempty"`
-	// Note is what an operator should know: an override, a group, warnings.
+	// Note names an override, a group, or warnings.
 	Note string `json:"note,omitempty"`
 	// BreakerOpen reports whether the circuit breaker has disabled the plugin.
 	BreakerOpen   bool   `json:"circuitBreakerOpen,omitempty"`

@@ -90,14 +90,9 @@ func (m *Manager) SetBreakGlass(b *BreakGlass) error {
 
 // BreakGlass returns what lets the policies only monitor now, the one that lasts longest, and nil
 // if nothing does.
-func (m *Manager) BreakGlass() *BreakGlass {
+func (m *Manager) BreakGlass() (longest *BreakGlass) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.broken()
-}
-
-// broken does the same. mu must be held.
-func (m *Manager) broken() (longest *BreakGlass) {
 	for _, g := range m.glasses {
 		if longest == nil || g.Until.After(longest.Until) {
 			longest = &BreakGlass{g.Until, g.Reason}
