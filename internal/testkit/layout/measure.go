@@ -224,7 +224,7 @@ const (
 var floors = [][]string{{"abi"}, {products}, {"codec"}, {"host", "guest"}, {"admission", "hooks", "sched"}, {kits}, {"cmd"}, {"examples"}, {checks}}
 
 // secondFloor are the directories of what builds and checks the project.
-var secondFloor = []string{"charts/render", "internal/bench", "internal/testkit"}
+var secondFloor = []string{"charts/render", "hooks/runtime/internal/runtimetest", "internal/bench", "internal/testkit"}
 
 // kitsOf are the directories of kits for tests, with the two packages that they alone share.
 var kitsOf = []string{"abi/conformance", "admission/admissiontest", "hooks/hookstest", "host/cases", "internal/cases", "host/service/servicetest", "sched/schedtest", "internal/harness", "internal/framework"}
