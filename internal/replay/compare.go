@@ -279,10 +279,11 @@ func unmasked(c, played *recording.Call) *recording.Call {
 	asked.Events = slices.Clone(c.Events)
 	for i := range min(len(asked.Events), len(played.Events)) {
 		e, said := &asked.Events[i], &played.Events[i]
-		if e.Kind != said.Kind || len(e.Data) != len(said.Data) {
+		if e.Kind != said.Kind || e.Index != said.Index {
 			break // It went another way.
 		}
-		if e.FromGuest() {
+		// A text without an answer, as a line of the log, may have another length.
+		if e.FromGuest() && len(e.Data) == len(said.Data) {
 			e.Data = said.Data
 		}
 	}
