@@ -45,8 +45,8 @@ const (
 
 // bounds are the bounds and the targets of the figures. A bound is the figure of its day, rounded up.
 var bounds = []Figure{
-	{Name: linesOfAll, Bound: 157_900, Target: 114_000},
-	{Name: linesOfRoot, Bound: 101_860, Target: 90_000},
+	{Name: linesOfAll, Bound: 158_120, Target: 114_000},
+	{Name: linesOfRoot, Bound: 102_100, Target: 90_000},
 	{Name: linesOfAdapter, Bound: 39_700, Target: 50_000},
 	{Name: rootPackages, Bound: 188, Target: 165},
 	{Name: exportedNames, Bound: 2_910, Target: NoTarget},
