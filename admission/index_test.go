@@ -76,7 +76,7 @@ func TestIndexedObjects(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	pieces := []string{`{`, `}`, `[`, `]`, `"`, `\`, `,`, ` `, `null`, `"a":{},`, `"metadata":[],`, `"labels":{"owner":1},`, `"labels":null,`, `"spec":{},`, `"containers":{"image":[]},`, `\"`, `{"image":"x"},`}
 	decided := 0
-	for range 10_000 {
+	for range 4_000 {
 		doc := bytes.Clone(pod)
 		for range 1 + random.IntN(3) {
 			at := random.IntN(len(doc))
@@ -98,7 +98,7 @@ func TestIndexedObjects(t *testing.T) {
 			t.Fatalf("of %s\nand %s (-without +with an index):\n%s", object, old, diff)
 		}
 	}
-	if decided < 300 {
+	if decided < 200 {
 		t.Errorf("%d of the documents are valid, want more", decided)
 	}
 }

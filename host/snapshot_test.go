@@ -173,7 +173,7 @@ func TestResetGrown(t *testing.T) {
 		{name: "until it cannot", grown: true, pages: 22, want: []int{0, 16, 32}},
 		{name: "not at all", grown: true, want: []int{0}},
 		{name: "for an adapter that needs what earlier calls left", pages: 1, want: []int{0}},
-		{name: "beside very many instances", grown: true, beside: 100, pages: 1, want: []int{0, 16, 32}},
+		{name: "beside very many instances", grown: true, beside: 64, pages: 1, want: []int{0, 16, 32}},
 		{name: "a hold", grown: true, held: true, pages: 1, want: []int{0}},
 		{name: "never reset", grown: true, reset: host.ResetNever, pages: 1, want: []int{0}},
 	} {
