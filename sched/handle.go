@@ -55,11 +55,14 @@ func (p *Plugin) handleImports() []host.Import {
 			if n := uint32(stack[1]); n > maxEventBytes {
 				inst.Abort(fmt.Errorf("an event has %d bytes, more than %d", n, maxEventBytes))
 			}
-			e, err := schedmsg.ParseEvent(inst.Read(uint32(stack[0]), uint32(stack[1])))
+			b := inst.Read(uint32(stack[0]), uint32(stack[1]))
+			e, err := schedmsg.ParseEvent(b)
 			if err != nil {
 				inst.Abort(err)
 			}
-			p.report(&inst.State().(*instance).call, e)
+			if c := &inst.State().(*instance).call; !p.sharesState() || c.mayReport(inst, string(b)) {
+				p.report(c, e)
+			}
 		}),
 		granted(GrantWaitingPods, "waiting_pods", pair, one, func(inst *host.Instance, stack []uint64) {
 			b := remember(inst, "", func() []byte {
