@@ -18,6 +18,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/minors"
 	"github.com/kubewasm/kubewasm/internal/objects"
+	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 	"github.com/kubewasm/kubewasm/sched/internal/wasmextension"
 )
 
@@ -200,6 +201,7 @@ type Plugin struct {
 	background background
 	// informers are those of the objects that the guest may get and list.
 	informers map[string]informer
+	selectors lookup.Selectors
 	gate      gate
 	// closed ends the work in the background.
 	closed    chan struct{}
