@@ -268,6 +268,40 @@ func TestSharedStateOfTrials(t *testing.T) {
 	}
 }
 
+// TestSharedStateIsBounded has a guest abuse the state. It ends by an answer or an error, and nothing
+// of it counts.
+func TestSharedStateIsBounded(t *testing.T) {
+	q := newQuotas(t, `, "limits": {"instances": 1, "stateEntries": 1000, "stateBytes": 300000}, "cycleFuel": 100000000000`)
+	if _, status := q.begin(tenantPod(1, 1, "")); status != nil {
+		t.Fatal(status.AsError())
+	}
+	for how, want := range map[string]string{
+		"a key that is too long":             "the key has 513 bytes, want 1 to 512",
+		"no key":                             "the key has 0 bytes, want 1 to 512",
+		"a value that is too long":           "the value has 65537 bytes, more than 65536",
+		"a counter of a text":                "k is no counter",
+		"entries without end":                "Unschedulable: 997",
+		"bytes without end":                  "Unschedulable: 4",
+		"a million writes of one key":        "Unschedulable: 1000000",
+		"keys without end that do not stay":  "limits.keptBytes",
+		"a list that grows while it is read": "Unschedulable: 400",
+		"lists without end":                  "Error",
+	} {
+		t.Run(how, func(t *testing.T) {
+			pod := tenantPod(2, 2, "")
+			pod.Annotations["hostile"] = how
+			_, status := q.p.(fwk.PreFilterPlugin).PreFilter(t.Context(), kube137test.NewCycleState(), pod, nil)
+			if got := text(status); !strings.Contains(got, want) {
+				t.Errorf("the answer is %.300s, want %s", got, want)
+			}
+			counters, others := q.state()
+			if diff := cmp.Diff(map[string]int64{"tenant/1": 1, "all": 1}, counters); diff != "" || others != 1 {
+				t.Errorf("%d other entries, and counters (-want +got):\n%s", others, diff)
+			}
+		})
+	}
+}
+
 // versionOf returns a version of a guest with metadata: "state v1", "version 2".
 func versionOf(t *testing.T, file, directive string) host.Source {
 	t.Helper()

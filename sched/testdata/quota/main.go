@@ -4,6 +4,7 @@ package main
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
@@ -32,6 +33,9 @@ func fails(pod core.Pod, where string) {
 // PreFilter reads the counter and counts itself by attempts, which does not outlive a refusal.
 func (quota) PreFilter(_ sched.CycleState, pod core.Pod, _ sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
 	fails(pod, "prefilter")
+	if how := pod.Metadata().Annotations().Get("hostile"); how != "" {
+		return nil, abuse(how)
+	}
 	e, _ := state.Get(counterOf(pod))
 	if pod.Metadata().Annotations().Get("keep") != "" {
 		state.Put("refused/"+pod.Metadata().UID(), nil)
@@ -41,6 +45,57 @@ func (quota) PreFilter(_ sched.CycleState, pod core.Pod, _ sched.NodeInfos) (*sc
 		return nil, sched.Unschedulable("the tenant has ", strconv.FormatInt(e.Int(), 10), " Pods")
 	}
 	return nil, nil
+}
+
+// abuse uses the state as nobody should.
+func abuse(how string) *sched.Status {
+	n := 0
+	switch how {
+	case "a key that is too long":
+		state.Put(strings.Repeat("k", 513), nil)
+	case "no key":
+		state.Get("")
+	case "a value that is too long":
+		state.Put("k", make([]byte, 64<<10+1))
+	case "a counter of a text":
+		state.Put("k", []byte("text"))
+		state.Add("k", 1, 1)
+	case "entries without end":
+		for state.Put("k"+strconv.Itoa(n), nil) {
+			n++
+		}
+	case "bytes without end":
+		for state.Put("k"+strconv.Itoa(n), make([]byte, 60<<10)) {
+			n++
+		}
+	case "a million writes of one key":
+		for n < 1_000_000 && state.Add("k", 1, state.NoMax) {
+			n++
+		}
+	case "keys without end that do not stay":
+		for {
+			key := "k" + strconv.Itoa(n)
+			state.Put(key, nil)
+			state.Delete(key)
+			n++
+		}
+	case "a list that grows while it is read":
+		state.Put("k", nil)
+		for e := range state.All("k") {
+			if n++; len(e.Key) < 400 {
+				state.Put(e.Key+"k", nil)
+			}
+			state.Delete(e.Key)
+		}
+	case "lists without end":
+		state.Put("k", make([]byte, 60<<10))
+		for {
+			for range state.All("") {
+				n++
+			}
+		}
+	}
+	return sched.Unschedulable(strconv.Itoa(n))
 }
 
 // Reserve counts the Pod.
