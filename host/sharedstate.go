@@ -271,8 +271,8 @@ func (v *version) dropShared(by *version, reason string) {
 		return
 	}
 	if l, n := v.plugin.cfg.Logger, v.shared.Len(); l != nil && n != 0 {
-		l.Warn("the state of the plugin begins empty: "+reason, slog.String("plugin", v.plugin.cfg.Name), slog.Int("entries", n),
-			slog.String("state", v.shared.form), slog.String("newState", by.stateForm()), slog.String("digest", by.digest))
+		l.Warn("the state of the plugin begins empty: "+reason, slog.String("plugin", v.plugin.cfg.Name), slog.Int("dropped", n),
+			slog.String("was", v.shared.form), slog.String("state", by.stateForm()), slog.String("digest", by.digest))
 	}
 }
 

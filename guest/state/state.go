@@ -3,7 +3,6 @@ package state
 import (
 	"encoding/binary"
 	"iter"
-	"math"
 )
 
 // Entry is an entry of the state.
@@ -50,8 +49,9 @@ func Delete(key string) bool { return hostDelete(key, anyVersion) == 0 }
 func DeleteIf(key string, version uint64) bool { return hostDelete(key, int64(version)) == 0 }
 
 // Add adds to a counter, which is 0 if it is not there. It reports false, and adds nothing, if the
-// sum would be above limit or, with a delta below 0, below it, or if the state is full. It panics if
-// the entry was not written by Add.
+// sum would be above limit or, with a delta below 0, below it, or if the state is full. With
+// [math.MaxInt64], and with [math.MinInt64] for a delta below 0, there is no limit. It panics if the
+// entry was not written by Add.
 func Add(key string, delta, limit int64) bool {
 	switch hostAdd(key, delta, limit) {
 	case 0:
@@ -61,12 +61,6 @@ func Add(key string, delta, limit int64) bool {
 	}
 	return false
 }
-
-// The limits of [Add] that no sum passes.
-const (
-	NoMax int64 = math.MaxInt64
-	NoMin int64 = math.MinInt64
-)
 
 // All returns the entries whose keys begin with prefix, in the order of their keys.
 func All(prefix string) iter.Seq[Entry] {

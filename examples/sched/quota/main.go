@@ -12,6 +12,7 @@
 package main
 
 import (
+	"math"
 	"strconv"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -59,7 +60,7 @@ func fill() {
 		if pod.Spec().NodeName() != "" && !ended(pod) {
 			tenant := tenantOf(pod)
 			state.Put(holderOf(tenant, pod), []byte(pod.Metadata().UID()))
-			state.Add(counterOf(tenant), 1, state.NoMax)
+			state.Add(counterOf(tenant), 1, math.MaxInt64)
 		}
 	}
 }
@@ -78,7 +79,7 @@ func sweep(tenant string) {
 	}
 	for e := range state.All("pod/" + tenant + "/") {
 		if !alive[string(e.Value)] && state.DeleteIf(e.Key, e.Version) {
-			state.Add(counterOf(tenant), -1, state.NoMin)
+			state.Add(counterOf(tenant), -1, math.MinInt64)
 		}
 	}
 }
@@ -123,7 +124,7 @@ func (q *quota) Reserve(_ sched.CycleState, pod core.Pod, _ string) *sched.Statu
 // Unreserve counts a Pod out, if Reserve has counted it.
 func (q *quota) Unreserve(_ sched.CycleState, pod core.Pod, _ string) {
 	if tenant := tenantOf(pod); tenant != "" && state.Delete(holderOf(tenant, pod)) {
-		state.Add(counterOf(tenant), -1, state.NoMin)
+		state.Add(counterOf(tenant), -1, math.MinInt64)
 	}
 }
 

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"math"
 	"strconv"
 	"strings"
 
@@ -69,7 +70,7 @@ func abuse(how string) *sched.Status {
 			n++
 		}
 	case "a million writes of one key":
-		for n < 1_000_000 && state.Add("k", 1, state.NoMax) {
+		for n < 1_000_000 && state.Add("k", 1, math.MaxInt64) {
 			n++
 		}
 	case "keys without end that do not stay":
@@ -101,7 +102,7 @@ func abuse(how string) *sched.Status {
 // Reserve counts the Pod.
 func (quota) Reserve(_ sched.CycleState, pod core.Pod, _ string) *sched.Status {
 	state.Put(holderOf(pod), []byte(counterOf(pod)))
-	if !state.Add("all", 1, state.NoMax) || !state.Add(counterOf(pod), 1, limit) {
+	if !state.Add("all", 1, math.MaxInt64) || !state.Add(counterOf(pod), 1, limit) {
 		return sched.Unschedulable("the tenant has its Pods")
 	}
 	fails(pod, "reserve")
@@ -111,8 +112,8 @@ func (quota) Reserve(_ sched.CycleState, pod core.Pod, _ string) *sched.Status {
 // Unreserve counts a Pod out that was counted.
 func (quota) Unreserve(_ sched.CycleState, pod core.Pod, _ string) {
 	if state.Delete(holderOf(pod)) {
-		state.Add(counterOf(pod), -1, state.NoMin)
-		state.Add("all", -1, state.NoMin)
+		state.Add(counterOf(pod), -1, math.MinInt64)
+		state.Add("all", -1, math.MinInt64)
 	}
 }
 

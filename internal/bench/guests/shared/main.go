@@ -3,6 +3,7 @@
 package main
 
 import (
+	"math"
 	"strconv"
 
 	"github.com/kubewasm/kubewasm/guest/api/core"
@@ -19,7 +20,7 @@ type shared struct{}
 func (shared) PreEnqueue(pod core.Pod) *sched.Status {
 	switch pod.Metadata().Labels().Get("count") {
 	case "add":
-		if !state.Add("tenant/a", 1, state.NoMax) {
+		if !state.Add("tenant/a", 1, math.MaxInt64) {
 			return sched.Unschedulable("the tenant has its Pods")
 		}
 	}
