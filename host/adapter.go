@@ -54,6 +54,10 @@ type Adapter struct {
 	// Swapped is called whenever another version has begun to serve, by the goroutine that swaps;
 	// nil is not called.
 	Swapped func()
+	// Again prepares the state of an instance for the repetition of its call, whose first result does
+	// not count since other calls have changed the shared state that it has read: see [StateImports].
+	// nil does nothing.
+	Again func(inst *Instance)
 	// NewState makes the result of [Instance.State], once for each instance; nil leaves it nil.
 	NewState func() any
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,6 +64,8 @@ type Instance struct {
 	state any
 
 	wasi wasiState
+	// shared is nil unless the guest uses the state that all instances share.
+	shared *sharing
 
 	// calling is the running export, empty between calls.
 	calling string
@@ -182,6 +185,24 @@ func optional(f abi.Function, n int) bool {
 
 // run calls fn, a handle of the named export, with n parameters in i.stack.
 func (i *Instance) run(ctx context.Context, fn *api.Function, name string, kind recording.CallKind, n int, results []abi.ValueType) (uint64, error) {
+	if i.shared == nil {
+		return i.runOnce(ctx, fn, name, kind, n, results)
+	}
+	i.shared.args, i.shared.attempt, i.shared.spent = i.stack, 0, 0
+	for {
+		result, err := i.runOnce(ctx, fn, name, kind, n, results)
+		if err != nil || !i.shared.conflict {
+			return result, err
+		}
+		if again := i.plugin.adapter.Again; again != nil {
+			again(i)
+		}
+		i.stack = i.shared.args
+	}
+}
+
+// runOnce is run without the repetitions of a call that conflicts with others about the state.
+func (i *Instance) runOnce(ctx context.Context, fn *api.Function, name string, kind recording.CallKind, n int, results []abi.ValueType) (uint64, error) {
 	start, err := i.begin(ctx, name, kind, n, results)
 	if err != nil {
 		return 0, err
@@ -204,6 +225,9 @@ func (i *Instance) begin(ctx context.Context, name string, kind recording.CallKi
 	i.meter.begin(i.version.limits.Fuel)
 	if i.plugin.cfg.Observer != nil {
 		start = time.Now()
+	}
+	if i.shared != nil {
+		i.beginSharing(kind == recording.ByStart, name, len(results) != 0)
 	}
 	i.broken, i.used, i.nested, i.failed = true, true, 0, nil
 	if i.stained {
@@ -251,6 +275,10 @@ func (i *Instance) end(ctx context.Context, name string, start time.Time, err er
 		err = nil
 		i.unwind()
 	}
+	returned := err == nil
+	if i.shared != nil {
+		err = cmp.Or(err, i.endSharing(!returned))
+	}
 	var trap *TrapError
 	if err != nil {
 		trap = newTrapError(i.plugin.cfg.Name, name, cut.Text(i.output.bytes, i.output.limit), err)
@@ -270,7 +298,11 @@ func (i *Instance) end(ctx context.Context, name string, start time.Time, err er
 		i.broken = false
 	}
 	if i.tape != nil {
-		i.endRecording(err)
+		if returned {
+			i.endRecording(nil)
+		} else {
+			i.endRecording(err)
+		}
 	}
 	if trap != nil { // Errors are logged, and reach others than the caller.
 		stain := i.Stain()
@@ -278,7 +310,7 @@ func (i *Instance) end(ctx context.Context, name string, start time.Time, err er
 	}
 	if observer := i.plugin.cfg.Observer; observer != nil {
 		observer.Called(ctx, CallEvent{
-			Plugin: i.plugin.label, Digest: i.version.digest, Function: name, Start: start, Duration: time.Since(start), Fuel: i.FuelUsed(), Err: err,
+			Plugin: i.plugin.label, Digest: i.version.digest, Function: name, Start: start, Duration: time.Since(start), Fuel: i.meter.used(i.version.limits.Fuel), Err: err,
 		})
 	}
 	if len(i.output.bytes) != 0 {
@@ -316,7 +348,13 @@ func (i *Instance) start(ctx context.Context) error {
 
 // FuelUsed returns the fuel that the last call used. If it trapped, it may have used up to
 // 2,000,000 more.
-func (i *Instance) FuelUsed() int64 { return i.meter.used(i.version.limits.Fuel) }
+func (i *Instance) FuelUsed() int64 {
+	used := i.meter.used(i.version.limits.Fuel)
+	if i.shared != nil {
+		used += i.shared.spent
+	}
+	return used
+}
 
 // Retain adds n, which may be negative, to the number of users that need the guest's memory
 // preserved between their calls. While there are any, the instance is not closed for being idle,
@@ -329,6 +367,9 @@ func (i *Instance) Retain(n int) { i.retained.Add(int32(n)) }
 // that it lent must be used afterwards.
 func (i *Instance) Release() {
 	v := i.version
+	if s := i.shared; s != nil { // A call that did not begin has left them.
+		s.trial, s.record, s.first = false, false, nil
+	}
 	i.releases++
 	grown := v.resetGrown && i.releases >= grownCalls && uint64(i.memory.Size()) >= v.snapshot.size+v.plugin.runtime.growing.limit()
 	ended := i.hold == nil && (v.tapes != nil && i.sequenceOver() || grown)

@@ -61,6 +61,11 @@ type Limits struct {
 	// functions: questions, answers, lists and results. See [Instance.Keep]. Default 64 MiB, or
 	// twice ResultBytes if that is more.
 	KeptBytes int `json:"keptBytes,omitempty"`
+	// StateEntries and StateBytes bound the state that all instances of the plugin share, see
+	// [GrantState]: its entries, and the bytes of their keys and values together. Default 10,000 and
+	// 1 MiB.
+	StateEntries int `json:"stateEntries,omitempty"`
+	StateBytes   int `json:"stateBytes,omitempty"`
 }
 
 // DefaultLimits returns the default limits of a plugin. Compile is 0: its default depends on the
@@ -78,6 +83,8 @@ func DefaultLimits() Limits {
 		ResultBytes:   8 << 20,
 		LogBytes:      lograte.DefaultBytes,
 		KeptBytes:     64 << 20,
+		StateEntries:  10_000,
+		StateBytes:    1 << 20,
 	}
 }
 
@@ -104,6 +111,8 @@ func (l Limits) Or(other Limits) Limits {
 		ResultBytes:   cmp.Or(l.ResultBytes, other.ResultBytes),
 		LogBytes:      cmp.Or(l.LogBytes, other.LogBytes),
 		KeptBytes:     cmp.Or(l.KeptBytes, other.KeptBytes),
+		StateEntries:  cmp.Or(l.StateEntries, other.StateEntries),
+		StateBytes:    cmp.Or(l.StateBytes, other.StateBytes),
 	}
 }
 
@@ -148,6 +157,8 @@ func (l Limits) check(what string) (errs []error) {
 		{"resultBytes", l.ResultBytes, l.ResultBytes < 0},
 		{"logBytes", l.LogBytes, l.LogBytes < 0},
 		{"keptBytes", l.KeptBytes, l.KeptBytes < 0},
+		{"stateEntries", l.StateEntries, l.StateEntries < 0},
+		{"stateBytes", l.StateBytes, l.StateBytes < 0},
 	} {
 		if limit.bad {
 			errs = append(errs, fmt.Errorf("%s.%s is %v, less than 0", what, limit.name, limit.is))

@@ -211,6 +211,16 @@ type ObjectGrant struct {
 	// lists others, or all although it may see some, fails: it would take part of a list for the
 	// whole.
 	Namespaces []string `json:"namespaces,omitempty"`
+	// Index names labels by whose values the host finds objects without a look at the others: lists
+	// with a selector such as "group=a" or "group in (a, b)" use it. It costs a map of all objects
+	// with the label. Only schedulers have indexes.
+	Index []ObjectIndex `json:"index,omitempty"`
+}
+
+// ObjectIndex is an index of the objects of an [ObjectGrant].
+type ObjectIndex struct {
+	// Label is the key of a label.
+	Label string `json:"label"`
 }
 
 // Mode decides whether the answers of a plugin count. Empty means [Enforce].

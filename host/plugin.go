@@ -399,6 +399,7 @@ func (p *Plugin) replace(ctx context.Context, old *version, module []byte, diges
 		return err
 	}
 	if old == nil {
+		v.share(nil)
 		p.current.Store(v)
 		return nil
 	}
@@ -410,6 +411,7 @@ func (p *Plugin) replace(ctx context.Context, old *version, module []byte, diges
 	if err := final(); err != nil {
 		return errors.Join(fmt.Errorf("plugin %q: swap: %w", p.cfg.Name, err), v.close(context.WithoutCancel(ctx)))
 	}
+	v.share(old)
 	p.current.Store(v)
 	if old.unavailable != nil {
 		p.became(Serving, nil)

@@ -181,7 +181,7 @@ func (i *Instance) endRecording(err error) {
 			end, reason = recording.Stopped, ""
 		}
 	}
-	i.tape.End(end, result, i.FuelUsed(), reason, i.output.bytes)
+	i.tape.End(end, result, i.meter.used(i.version.limits.Fuel), reason, i.output.bytes)
 }
 
 func (i *Instance) recordWrite(buf, limit uint32, data []byte) {

@@ -48,6 +48,9 @@ type version struct {
 	// resetGrown is set if instances are reset whose memory has grown, see [Adapter.ResetGrown].
 	resetGrown bool
 	pool       *pool
+	// shared is the state that its instances share, nil if the guest uses none, and before the version
+	// serves.
+	shared *sharedState
 	// tapes makes the tapes of recorded instances, nil if none is.
 	tapes *recording.VersionTape
 
@@ -272,6 +275,9 @@ func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 	}
 	if v.plugin.adapter.NewState != nil {
 		inst.state = v.plugin.adapter.NewState()
+	}
+	if v.stateful() {
+		inst.shared = &sharing{}
 	}
 	var err error
 	if inst.linear, err = v.newMemory(); err != nil {

@@ -60,6 +60,10 @@ type call struct {
 	// changes to waiting Pods, and keeps the bytes of all that.
 	answers map[string][]byte
 	effects []effect
+	// done are the effects of the call before it was repeated, and said the events that it has
+	// reported, of a guest with the shared state. unsaid are those that it must not report again.
+	done         []effect
+	said, unsaid []string
 
 	// score is that of result_score, and wide is set if the guest called it.
 	score int64

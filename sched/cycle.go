@@ -231,6 +231,7 @@ func (p *Plugin) cloned(ctx context.Context, inst *host.Instance, i *instance, h
 	}
 	defer i.end()
 	i.call = call{first: new(firstRun)}
+	inst.StateTrial(nil)
 	result, err := inst.Call(ctx, abi.CloneCycle, uint64(h.ref), uint64(from.ref))
 	switch code := abi.Code(int32(result)); {
 	case err != nil:
@@ -269,6 +270,9 @@ func (p *Plugin) runStep(c *Cycle, s step, then func(*instance)) *Status {
 		return p.failedIn(c, s.function, err, nil)
 	}
 	defer p.leave(inst, i)
+	if c.clone || p.candidate || s.function == abi.AddPod || s.function == abi.RemovePod {
+		inst.StateTrial(nil)
+	}
 	result, err := p.runFirst(ctx, inst, i, &h.steps[len(h.steps)-1], h.ref, true)
 	defer func() { c.life.charge(s.function, inst.FuelUsed()) }() // A failure comes first.
 	if err != nil {

@@ -55,11 +55,14 @@ func (p *Plugin) handleImports() []host.Import {
 			if n := uint32(stack[1]); n > maxEventBytes {
 				inst.Abort(fmt.Errorf("an event has %d bytes, more than %d", n, maxEventBytes))
 			}
-			e, err := schedmsg.ParseEvent(inst.Read(uint32(stack[0]), uint32(stack[1])))
+			b := inst.Read(uint32(stack[0]), uint32(stack[1]))
+			e, err := schedmsg.ParseEvent(b)
 			if err != nil {
 				inst.Abort(err)
 			}
-			p.report(&inst.State().(*instance).call, e)
+			if c := &inst.State().(*instance).call; !p.sharesState() || c.mayReport(inst, string(b)) {
+				p.report(c, e)
+			}
 		}),
 		granted(GrantWaitingPods, "waiting_pods", pair, one, func(inst *host.Instance, stack []uint64) {
 			b := remember(inst, "", func() []byte {
@@ -104,6 +107,7 @@ func (p *Plugin) handleImports() []host.Import {
 			})
 		}),
 	}
+	list = append(list, granted(host.GrantObjects, "list_pods", []abi.ValueType{i32, i32, i32, i32, i32}, one, p.listPods))
 	// Modules that were built when only schedulers had look-ups import them from the
 	// scheduler's module.
 	for _, module := range []string{abi.ModuleObjects, abi.KindScheduler.Module()} {
@@ -169,6 +173,9 @@ type informer struct {
 	synced func() bool
 	// namespaces are the granted ones, nil for all.
 	namespaces []string
+	// indexer has the indexes of labels, nil if there is none.
+	indexer cache.Indexer
+	labels  []string
 }
 
 // inform makes informers of the resources that are granted. It must run before the
@@ -194,7 +201,12 @@ func (p *Plugin) inform(grants []host.ObjectGrant) error {
 			errs = append(errs, fmt.Errorf("objects: %q: %w", name, err))
 			continue
 		}
-		p.informers[name] = informer{lister, synced, g.Namespaces}
+		i := informer{GenericLister: lister, synced: synced, namespaces: g.Namespaces}
+		if err := p.index(&i, gvr, g.Index); err != nil {
+			errs = append(errs, fmt.Errorf("objects: %q: index: %w", name, err))
+			continue
+		}
+		p.informers[name] = i
 	}
 	return errors.Join(errs...)
 }

@@ -177,7 +177,7 @@ func (p *Plugin) imports() []host.Import {
 			}
 		}),
 	}
-	return slices.Concat(list, p.nodeImports(), p.handleImports())
+	return slices.Concat(list, p.nodeImports(), p.handleImports(), p.stateImports())
 }
 
 // object finds the object with a ref: an argument of the running call, or the current version of an

@@ -18,6 +18,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/minors"
 	"github.com/kubewasm/kubewasm/internal/objects"
+	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 	"github.com/kubewasm/kubewasm/sched/internal/wasmextension"
 )
 
@@ -54,6 +55,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		// has begun therefore ends by its own limits only.
 		ctx: context.WithoutCancel(ctx),
 	}
+	_, p.candidate = f.Handle.(*frozenHandle)
 	if p.monitored = cfg.Mode == host.Monitor; p.monitored {
 		p.policy = host.Ignore
 	}
@@ -70,7 +72,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		Dialects: wasmextension.Dialects(peerScheduler{p}, wasmextension.Grants{Events: GrantEvents, WaitingPods: GrantWaitingPods}),
 		Defaults: defaults,
 		Probe:    p.declaring(cfg.Reads, p.probe),
-		NewState: func() any { return &instance{} }, Confidential: confide,
+		NewState: func() any { return &instance{} }, Confidential: confide, Again: again,
 	}
 	guestCfg := cfg.Config
 	if len(cfg.Objects) != 0 && !slices.Contains(cfg.Grants, host.GrantObjects) {
@@ -165,10 +167,11 @@ type Plugin struct {
 	handle  Handle
 	ctx     context.Context
 	policy  host.FailurePolicy
-	// monitored is set in the mode Monitor.
-	monitored bool
-	cache     resultCache
-	hints     hintCache
+	// monitored is set in the mode Monitor, and candidate for a plugin that schedules nothing: see
+	// [Plugin.BeginShadow].
+	monitored, candidate bool
+	cache                resultCache
+	hints                hintCache
 	// cycleFuel and queueTimeout are those of the configuration. queue guards questions about
 	// events, and pods those about Pods in the queue.
 	cycleFuel    int64
@@ -198,6 +201,7 @@ type Plugin struct {
 	background background
 	// informers are those of the objects that the guest may get and list.
 	informers map[string]informer
+	selectors lookup.Selectors
 	gate      gate
 	// closed ends the work in the background.
 	closed    chan struct{}

@@ -23,7 +23,7 @@ type podQuestion struct {
 }
 
 // parse reads a namespace, a NUL and a label selector, unless it has read them already.
-func (q *podQuestion) parse(inst *host.Instance, text []byte) {
+func (q *podQuestion) parse(inst *host.Instance, text []byte, kept *lookup.Selectors) {
 	if q.text == string(text) && q.text != "" {
 		return
 	}
@@ -32,7 +32,7 @@ func (q *podQuestion) parse(inst *host.Instance, text []byte) {
 	if !ok {
 		inst.Abort(fmt.Errorf("%.80q is not a namespace and a selector", text))
 	}
-	parsed, err := lookup.ParseSelector(selector, inst.Spend)
+	parsed, err := kept.Parse(selector, inst.Spend)
 	if err != nil {
 		inst.Abort(err)
 	}
@@ -82,7 +82,7 @@ func (p *Plugin) countPods(inst *host.Instance, stack []uint64) {
 		nodes = append(nodes, nodeOf(inst, abi.Ref(binary.LittleEndian.Uint64(refs))))
 	}
 	q := &i.counted
-	q.parse(inst, lookup.ReadQuestion(inst, stack[3], stack[4]))
+	q.parse(inst, lookup.ReadQuestion(inst, stack[3], stack[4]), &p.selectors)
 	terminating := uint32(stack[0]) != 0
 	i.buffer = slices.Grow(i.buffer[:0], 4*len(nodes))[:4*len(nodes)]
 	together := int(max(1, countWork/(usualPods*q.selector.Work)))

@@ -32,6 +32,8 @@ type firstRun struct {
 	listed  []listed
 	effects []effect
 	dropped bool
+	// state is the result of [host.Instance.StateReads].
+	state any
 	// asksNodes is that of the call, and info a copy of its info at that time, nil if the guest has
 	// not asked about it.
 	asksNodes bool
@@ -60,15 +62,16 @@ var (
 func (p *Plugin) runFirst(ctx context.Context, inst *host.Instance, i *instance, s *step, ref abi.Ref, snapshot bool) (uint64, error) {
 	i.call = s.call()
 	i.call.snapshot = snapshot
+	inst.RecordState()
 	result, err := s.run(ctx, p, inst, i, ref)
 	if err == nil {
-		p.note(s, &i.call)
+		p.note(s, &i.call, inst)
 	}
 	return result, err
 }
 
 // note keeps the results of a call for a step that ran for the first time.
-func (p *Plugin) note(s *step, c *call) {
+func (p *Plugin) note(s *step, c *call, inst *host.Instance) {
 	f := s.first
 	defer f.done.Store(true)
 	f.asksNodes = c.asksNodes
@@ -82,6 +85,8 @@ func (p *Plugin) note(s *step, c *call) {
 	for _, l := range c.listed {
 		size += int64(len(l.objects)) * int64(unsafe.Sizeof(metav1.Object(nil)))
 	}
+	state, bytes := inst.StateReads()
+	size += int64(bytes)
 	for _, e := range c.effects {
 		size += int64(len(e.question)) + int64(unsafe.Sizeof(e))
 	}
@@ -96,7 +101,7 @@ func (p *Plugin) note(s *step, c *call) {
 		return
 	}
 	runtime.AddCleanup(f, func(size int64) { p.answerBytes.Add(-size) }, size)
-	f.answers, f.listed, f.effects = c.answers, slices.Clip(c.listed), c.effects
+	f.answers, f.listed, f.effects, f.state = c.answers, slices.Clip(c.listed), c.effects, state
 }
 
 // repeat runs a step on an instance that has not seen it, for the first time if no instance has.
@@ -126,6 +131,7 @@ func (p *Plugin) repeat(ctx context.Context, inst *host.Instance, i *instance, s
 	if gone {
 		i.call.nodes, i.call.snapshot = nil, false
 	}
+	inst.StateTrial(f.state)
 	_, err := s.run(ctx, p, inst, i, ref)
 	return err
 }
@@ -156,6 +162,12 @@ func (c *call) effect(inst *host.Instance, uid string, do func() bool) uint64 {
 			return c.effects[n].answer
 		}
 		inst.Abort(errNewEffect)
+	}
+	if n := slices.IndexFunc(c.done, func(e effect) bool { return e.question == question }); n >= 0 {
+		e := c.done[n]
+		c.done = slices.Delete(c.done, n, n+1)
+		c.effects = append(c.effects, e)
+		return e.answer
 	}
 	e := effect{question: question}
 	if do() {

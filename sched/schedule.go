@@ -178,6 +178,9 @@ func (p *Plugin) onNode(f abi.Function, c *Cycle, nodeInfo NodeInfo) (score int6
 	if key.class == nil {
 		version = uint64(nodeInfo.GetGeneration())
 	}
+	if c.clone || p.candidate {
+		inst.StateTrial(nil)
+	}
 	result, err := p.invoke(&c.life, inst, i, f, uint64(h.ref), uint64(c.pod.Ref), uint64(object.Ref), version)
 	var s *Status
 	if err != nil {
@@ -242,6 +245,9 @@ func (p *Plugin) inCycle(f abi.Function, phase phase, c *Cycle, pod *corev1.Pod,
 	defer p.leave(inst, i)
 	i.call = args
 	i.call.pod, i.call.of, i.call.snapshot = object, pod, phase == scheduling
+	if c.clone || p.candidate {
+		inst.StateTrial(nil)
+	}
 	result, err := p.invoke(ctx, inst, i, f, uint64(h.ref), uint64(object.Ref))
 	if err != nil {
 		return p.failedIn(c, f, err, neutral)

@@ -112,10 +112,14 @@ func newCycle(t *testing.T, rt *host.Runtime, guest string, c CycleCase) *cycle 
 			t.Fatal(err)
 		}
 	}
+	pods := w.handle.Informers[corev1.SchemeGroupVersion.WithResource("pods")]
+	if err := pods.Add(w.pod); err != nil {
+		t.Fatal(err)
+	}
 	for _, pod := range c.Waiting {
 		w.handle.Waiting = append(w.handle.Waiting, &framework.WaitingPod{Pod: podOf(pod.Object), Pending: pod.PendingPlugins})
 	}
-	w.p = load(t, rt, guest, w.handle, 1, `, "grants": ["events", "waiting-pods", "objects"], "objects": [{"resource": "v1/persistentvolumeclaims"}]`)
+	w.p = load(t, rt, guest, w.handle, 1, `, "grants": ["events", "waiting-pods", "objects", "state"], "objects": [{"resource": "v1/persistentvolumeclaims"}, {"resource": "v1/pods", "index": [{"label": "app"}]}]`)
 	return w
 }
 

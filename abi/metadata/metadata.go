@@ -44,6 +44,10 @@ type Metadata struct {
 	// declares nothing. A host warns if its configuration sends the plugin others, other
 	// versions included, or not all of these.
 	Matches []Rule `json:"matches,omitempty"`
+	// State is the form in which the guest keeps the state that its instances share: a version
+	// with the same one goes on with the state of the version before it. With none, each version
+	// begins with an empty state.
+	State string `json:"state,omitempty"`
 	// SDK is the module of the SDK and its version.
 	SDK string `json:"sdk,omitempty"`
 	// ABI is the version of the ABI, 1.
@@ -131,6 +135,7 @@ func (m *Metadata) Validate() error {
 	text("version", m.Version)
 	text("source", m.Source)
 	text("licenses", m.Licenses)
+	text("state", m.State)
 	text("sdk", m.SDK)
 	for _, path := range m.Reads {
 		text("reads", path)

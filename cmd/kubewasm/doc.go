@@ -72,6 +72,7 @@
 //	//kubewasm:reads node.metadata.labels node.spec.taints
 //	//kubewasm:decides cpu_shares container_envs[GOGC]
 //	//kubewasm:matches CREATE,UPDATE pods deployments.apps
+//	//kubewasm:state v1
 //
 // The directive reads names the fields of Pods and Nodes that a scheduler plugin reads,
 // or those of a hook's request, such as pod_annotations[example.com/cpu]. The host
@@ -316,6 +317,8 @@
 //	--see KIND
 //		A kind of objects that a policy may look up besides those that its metadata
 //		declare, such as v1/Namespace. It may be repeated.
+//	--state
+//		Print the state that the instances of a scheduler plugin share, as it is in the end.
 //	--subresource NAME
 //		The subresource of the requests, such as status or scale.
 //	--user NAME

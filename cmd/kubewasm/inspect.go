@@ -69,6 +69,9 @@ func (r *examination) print(out io.Writer) error {
 		for _, r := range m.Matches {
 			line("matches", fmt.Sprintf("%s of %s in %s %s", strings.Join(r.Operations, ", "), strings.Join(r.Resources, ", "), cmp.Or(strings.Join(r.APIGroups, ", "), "core"), strings.Join(r.APIVersions, ", ")))
 		}
+		if m.State != "" {
+			line("state", m.State)
+		}
 		if len(m.Decides) != 0 {
 			line("decides", strings.Join(m.Decides, ", "))
 		}

@@ -39,6 +39,8 @@ type trial struct {
 	warn func(warnings []string)
 	// onLoad, unless it is nil, is called by loaded.
 	onLoad func()
+	// state is set if the state that the plugin's instances share is printed in the end.
+	state bool
 	// mask are the functions that the plugin implements.
 	mask abi.Mask
 	// verdicts are printed when the run ends.
@@ -53,6 +55,7 @@ type trial struct {
 type runFlags struct {
 	config, answers    string
 	logged, gatekeeper bool
+	state              bool
 	files, lookups     []string
 	grants, sees       []string
 	from               *pullFlags
@@ -77,6 +80,7 @@ func (t *tool) runFlags(flags *pflag.FlagSet) *runFlags {
 func run(t *tool, flags *pflag.FlagSet) action {
 	f := t.runFlags(flags)
 	flags.StringVar(&f.answers, "answers", "", "")
+	flags.BoolVar(&f.state, "state", false, "")
 	printed := outputFlags(flags, "junit")
 	return func(ctx context.Context, args []string) error {
 		arguments, err := atMost(flags, args, 2)
@@ -176,7 +180,7 @@ func (t *tool) trial(ctx context.Context, flags *pflag.FlagSet, f *runFlags, pat
 	if given := trial.requests.given; len(given) != 0 && r.mask.Of(abi.KindAdmission) == 0 {
 		return nil, fmt.Errorf("%s %s: %s is for admission plugins, and this is one of kind %s", command, path, strings.Join(given, ", "), strings.Join(r.Kinds, " and "))
 	}
-	trial.mask = r.mask
+	trial.mask, trial.state = r.mask, f.state
 	name, _, _ := strings.Cut(strings.TrimSuffix(filepath.Base(wasm), ".wasm"), "@")
 	if r.Metadata != nil {
 		name, trial.matches = cmp.Or(r.Metadata.Name, name), r.Metadata.Matches

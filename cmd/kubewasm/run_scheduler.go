@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,11 +45,21 @@ func (t *trial) schedule(ctx context.Context) error {
 		}
 		return fmt.Errorf("a scheduler plugin needs Pods without a spec.nodeName and Nodes, and there are %d and %d%s", len(pods), len(t.objects.Nodes), hint)
 	}
+	for _, pod := range pods {
+		if pod.UID == "" {
+			pod.UID = types.UID(pod.Namespace + "/" + pod.Name) // A Pod that waits is known by it.
+		}
+	}
 	cluster, err := framework.NewCluster(t.objects)
 	if err != nil {
 		return err
 	}
 	t.warn(cluster.Warnings)
+	for _, pod := range pods { // Lists have them with the same UIDs.
+		if err := cluster.Informers[corev1.SchemeGroupVersion.WithResource("pods")].Update(pod); err != nil {
+			return err
+		}
+	}
 	cluster.Recorder = t.reportEvent
 	p, err := t.loadScheduler(ctx, cluster)
 	if err != nil {
@@ -57,14 +69,25 @@ func (t *trial) schedule(ctx context.Context) error {
 	t.loaded()
 	s := &scheduling{trial: t, plugin: p, cluster: cluster}
 	for _, pod := range pods {
-		if pod.UID == "" {
-			pod.UID = types.UID(pod.Namespace + "/" + pod.Name) // A Pod that waits is known by it.
-		}
 		s.schedulePod(pod)
 		for s.wake() {
 		}
 	}
+	if t.state {
+		for key, value := range p.Guest().SharedState() {
+			t.verdicts.add(verdict{heads: schedulerHeads, Object: strconv.Quote(key), Node: "(state)", Verdict: "entry", Message: entryText(value)})
+		}
+	}
 	return nil
+}
+
+// entryText returns the value of an entry of the state as text: of 8 bytes it is the number of a
+// counter.
+func entryText(value []byte) string {
+	if len(value) == 8 {
+		return strconv.FormatInt(int64(binary.LittleEndian.Uint64(value)), 10)
+	}
+	return strconv.Quote(string(value))
 }
 
 // loadScheduler loads the plugin into a scheduler.

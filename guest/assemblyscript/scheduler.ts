@@ -61,6 +61,8 @@ export { Pod, Node } from "./api/core";
 // @ts-ignore: decorator
 @external("k8s.io/scheduler", "node_pods") declare function importNodePods(ref: u64, buf: usize, limit: u32): u32;
 // @ts-ignore: decorator
+@external("k8s.io/scheduler", "list_pods") declare function importListPods(terminating: u32, ptr: usize, len: u32, buf: usize, limit: u32): u32;
+// @ts-ignore: decorator
 @external("k8s.io/scheduler", "node_name") declare function importNodeName(buf: usize, limit: u32): u32;
 // @ts-ignore: decorator
 @external("k8s.io/scheduler", "node_statuses") declare function importNodeStatuses(buf: usize, limit: u32): u32;
@@ -386,6 +388,24 @@ export class NodeInfo {
     for (let i = 0; i < list.length; i++) unchecked((list[i] = view.byRef<Pod>(load<u64>(host.buffer + (<usize>i << 3)), view.PARTS)));
     return list;
   }
+}
+
+/**
+ * listPods returns the Pods of the cluster that are in a namespace, or in any if it is empty, and
+ * chosen by a label selector such as "app=web", sorted by namespace and name; with those that have a
+ * deletionTimestamp only if terminating is set. It needs the grant "objects", and a configuration that
+ * names v1/pods.
+ */
+export function listPods(namespace: string, selector: string, terminating: bool): Pod[] {
+  host.put(namespace);
+  host.addByte(0);
+  host.add(selector);
+  host.begin();
+  let n: u32;
+  do n = importListPods(terminating ? 1 : 0, host.address, host.length, host.buffer, host.limit); while (host.more(n));
+  const list = new Array<Pod>(<i32>(n >> 3));
+  for (let i = 0; i < list.length; i++) unchecked((list[i] = view.byRef<Pod>(load<u64>(host.buffer + (<usize>i << 3)), view.PARTS)));
+  return list;
 }
 
 /**

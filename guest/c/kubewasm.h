@@ -172,6 +172,13 @@ KW_FROM_GUEST("k8s.io/admission", patch);
 KW_FROM_GUEST("k8s.io/admission", mutated_object);
 KW_IMPORT("k8s.io/hooks", "request") uint32_t kw_host_hook_request(void *buf, uint32_t limit);
 KW_FROM_GUEST("k8s.io/hooks", decision);
+KW_IMPORT("k8s.io/scheduler", "list_pods") uint32_t kw_host_list_pods(uint32_t terminating, const void *p, uint32_t n, void *buf, uint32_t limit);
+KW_IMPORT("kubewasm/state", "get") uint32_t kw_host_state_get(const void *p, uint32_t n, void *buf, uint32_t limit);
+KW_IMPORT("kubewasm/state", "put") uint32_t kw_host_state_put(const void *p, uint32_t n, const void *value, uint32_t bytes, int64_t version);
+KW_IMPORT("kubewasm/state", "delete") uint32_t kw_host_state_delete(const void *p, uint32_t n, int64_t version);
+KW_IMPORT("kubewasm/state", "add") uint32_t kw_host_state_add(const void *p, uint32_t n, int64_t delta, int64_t limit);
+KW_IMPORT("kubewasm/state", "list") uint32_t kw_host_state_list(const void *p, uint32_t n, const void *after, uint32_t bytes, void *buf, uint32_t limit);
+KW_IMPORT("kubewasm/state", "keep") void kw_host_state_keep(void);
 KW_IMPORT("kubewasm/service", "request") uint32_t kw_host_service_request(void *buf, uint32_t limit);
 KW_TO_GUEST("kubewasm/service", answer);
 KW_FROM_GUEST("kubewasm/service", response);
@@ -2209,6 +2216,66 @@ KW_INLINE kw_Objects kw_list_text(kw_str q) { return kw_Objects_of_proto(KW_ANSW
 // kw_list_all returns all at once.
 #define kw_list_all(resource, namespace, selector) kw_list_text(kw_text(resource, KW("\0"), namespace, KW("\0"), selector))
 
+// ---- State that all instances share -----------------------------------------------------
+
+// The memory of a guest belongs to one instance, and a plugin has several: a quota that is counted
+// in a variable lets as many Pods in as there are instances. This state lies in the host and needs
+// the grant state. A call is a transaction: it sees one moment and its own writes, which count
+// together, or not at all if it traps, fails or refuses without kw_state_keep. Keys have 1 to 512
+// bytes. A version changes whenever the entry is written.
+typedef struct { kw_str key, value; uint64_t version; } kw_entry;
+#define KW_ANY_VERSION (-1)
+
+// kw_state_get reads an entry, and reports whether there is one.
+KW_INLINE bool kw_state_get(kw_str key, kw_entry *e) {
+  kw_str b = KW_ANSWER(kw_host_state_get(key.p, key.n, buf, limit));
+  if (b.n < 8) return false;
+  e->key = key;
+  kw_copy(&e->version, b.p, 8);
+  e->value = (kw_str){b.p + 8, b.n - 8};
+  return true;
+}
+// kw_state_number is the number of a counter, 0 without one.
+KW_INLINE int64_t kw_state_number(kw_str key) {
+  kw_entry e;
+  int64_t n = 0;
+  if (kw_state_get(key, &e) && e.value.n == 8) kw_copy(&n, e.value.p, 8);
+  return n;
+}
+// kw_state_put writes an entry that has the version: KW_ANY_VERSION, or 0 if there is none. It
+// reports false if it has another, or the state is full.
+KW_INLINE bool kw_state_put(kw_str key, kw_str value, int64_t version) {
+  return kw_host_state_put(key.p, key.n, value.p, value.n, version) == 0;
+}
+// kw_state_delete deletes an entry that has the version, and reports whether there was one.
+KW_INLINE bool kw_state_delete(kw_str key, int64_t version) { return kw_host_state_delete(key.p, key.n, version) == 0; }
+// kw_state_add adds to a counter, which is 0 if it is not there. It reports false, and adds nothing,
+// if the sum would be above max or, with a delta below 0, below it, or if the state is full.
+KW_INLINE bool kw_state_add(kw_str key, int64_t delta, int64_t max) {
+  uint32_t result = kw_host_state_add(key.p, key.n, delta, max);
+  if (result == 3) kw_die(KW("state: the entry is no counter"));
+  return result == 0;
+}
+// kw_state_keep has the writes of the call count also if it refuses.
+KW_INLINE void kw_state_keep(void) { kw_host_state_keep(); }
+
+// kw_state_list lists the entries whose keys begin with a prefix, in the order of their keys:
+//
+//   kw_state_list l = {.prefix = KW("pod/")};
+//   for (kw_entry e; kw_state_next(&l, &e);) …
+typedef struct { kw_str prefix, after, page; } kw_state_list;
+KW_INLINE bool kw_state_next(kw_state_list *l, kw_entry *e) {
+  if (!l->page.n) l->page = KW_ANSWER(kw_host_state_list(l->prefix.p, l->prefix.n, l->after.p, l->after.n, buf, limit));
+  if (l->page.n < 16) return false;
+  uint32_t key, value;
+  kw_copy(&key, l->page.p, 4), kw_copy(&value, l->page.p + 4, 4), kw_copy(&e->version, l->page.p + 8, 8);
+  e->key = l->after = (kw_str){l->page.p + 16, key};
+  e->value = (kw_str){l->page.p + 16 + key, value};
+  uint32_t size = 16 + key + value;
+  l->page = (kw_str){l->page.p + size, l->page.n - size};
+  return true;
+}
+
 // ---- The scheduler ----------------------------------------------------------------------
 
 typedef uint64_t kw_cycle;
@@ -2405,6 +2472,13 @@ typedef struct { const uint64_t *of; uint32_t n; } kw_refs;
 KW_INLINE kw_refs kw_refs_of(kw_str answer) { return (kw_refs){(const uint64_t *)(const void *)answer.p, answer.n / 8}; }
 KW_INLINE kw_refs kw_node_refs(void) { return kw_refs_of(KW_ANSWER(kw_host_node_refs(buf, limit))); }
 KW_INLINE kw_refs kw_node_pods(core_Node node) { uint64_t ref = kw_ref(node); return kw_refs_of(KW_ANSWER(kw_host_node_pods(ref, buf, limit))); }
+// kw_list_pods returns the Pods of the cluster that are in a namespace, or in any if it is empty, and
+// chosen by a selector, sorted by namespace and name; with those that have a deletionTimestamp only if
+// terminating is set. The guest needs the grant objects, and a configuration that names v1/pods.
+KW_INLINE kw_refs kw_list_pods_text(kw_str question, bool terminating) {
+  return kw_refs_of(KW_ANSWER(kw_host_list_pods(terminating, question.p, question.n, buf, limit)));
+}
+#define kw_list_pods(namespace, selector, terminating) kw_list_pods_text(kw_text(namespace, KW("\0"), selector), terminating)
 // kw_count_pods returns how many Pods of each node are in a namespace, or in any if it is empty, and
 // chosen by a selector such as that of kw_selector_text; with those that have a deletionTimestamp only
 // if terminating is set. The host counts them, of many nodes side by side: ask about all at once.

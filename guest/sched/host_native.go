@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/internal/lookup"
 	"github.com/kubewasm/kubewasm/internal/nativehost"
 )
 
@@ -61,6 +62,14 @@ func appendPods(list []core.Pod, ref abi.Ref) []core.Pod {
 		list = append(list, core.PodFromProto(b))
 	}
 	return list
+}
+
+func (s PodSelector) list(yield func(core.Pod) bool) {
+	for b := range lookup.List("v1/pods", s.namespace, s.selector.String()) {
+		if pod := core.PodFromProto(b); s.Matches(pod) && !yield(pod) {
+			return
+		}
+	}
 }
 
 func (s PodSelector) count(counts []int, nodes []NodeInfo) {

@@ -208,6 +208,24 @@ func (s PodSelector) count(counts []int, nodes []NodeInfo) {
 	}
 }
 
+//go:wasmimport k8s.io/scheduler list_pods
+func importListPods(terminating uint32, question unsafe.Pointer, m uint32, buf unsafe.Pointer, limit uint32) uint32
+
+func (s PodSelector) list(yield func(core.Pod) bool) {
+	terminating := uint32(0)
+	if s.terminating {
+		terminating = 1
+	}
+	answer := buffer.Fill(func(b []byte) uint32 {
+		return importListPods(terminating, text(s.question), uint32(len(s.question)), at(b), uint32(len(b)))
+	})
+	for _, ref := range append([]uint64(nil), refs(answer)...) { // A view may use the buffer.
+		if !yield(otherPod(ref)) {
+			return
+		}
+	}
+}
+
 //go:wasmimport k8s.io/scheduler pod_group_pod
 func importPodGroupPod(index uint32, buf unsafe.Pointer, limit uint32) uint32
 

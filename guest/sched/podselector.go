@@ -1,6 +1,8 @@
 package sched
 
 import (
+	"iter"
+
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/api/meta"
 )
@@ -36,6 +38,18 @@ func (s PodSelector) Matches(pod core.Pod) bool {
 	m := pod.Metadata()
 	return s.question != "" && (s.namespace == "" || m.Namespace() == s.namespace) &&
 		(s.terminating || !m.HasDeletionTimestamp()) && s.selector.Matches(m.Labels())
+}
+
+// List returns the selected Pods of the cluster, sorted by namespace and name, for the rest of the
+// call. It needs the grant "objects", and a configuration that names "v1/pods". An index of a label
+// in that configuration (index: [{label: group}]) saves the host a look at all Pods if the selector
+// has one value or some of that label. A Pod has the fields that the plugin declares.
+func (s PodSelector) List() iter.Seq[core.Pod] {
+	return func(yield func(core.Pod) bool) {
+		if s.question != "" {
+			s.list(yield)
+		}
+	}
 }
 
 // Count returns the number of selected Pods of each node. The host counts them, of many nodes in

@@ -40,7 +40,7 @@ import (
 //	//kubewasm:matches CREATE,UPDATE pods pods/ephemeralcontainers deployments.apps stellarnodes.v1alpha1.stellar.org
 //
 // Without a name it is that of the directory.
-var Directives = []string{"name", "version", "source", "licenses", "reads", "decides", "matches"}
+var Directives = []string{"name", "version", "source", "licenses", "reads", "decides", "matches", "state"}
 
 const directivePrefix = "//kubewasm:"
 
@@ -60,7 +60,7 @@ func (e *SourceError) Unwrap() error { return e.Err }
 
 // source has the directives of a guest.
 type source struct {
-	name, version, source, licenses string
+	name, version, source, licenses, state string
 	// sdk is the path and the version of the SDK that the guest is written with, empty if there
 	// is none.
 	sdk     string
@@ -174,6 +174,8 @@ func (s *source) add(pos token.Position, text string, seen map[string]bool) erro
 		s.version = words[0]
 	case "source":
 		s.source = words[0]
+	case "state":
+		s.state = words[0]
 	case "licenses":
 		s.licenses = strings.Join(words, " ")
 	}
@@ -221,7 +223,7 @@ func (s *source) metadata(module []byte) (*metadata.Metadata, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &metadata.Metadata{Name: s.name, Version: s.version, Source: s.source, Licenses: s.licenses, SDK: s.sdk, ABI: 1}
+	m := &metadata.Metadata{Name: s.name, Version: s.version, Source: s.source, Licenses: s.licenses, State: s.state, SDK: s.sdk, ABI: 1}
 	m.Kinds = kindsOf(decoded)
 	switch len(m.Kinds) {
 	case 0:

@@ -108,6 +108,22 @@ func (h handle) Lister(resource schema.GroupVersionResource) (cache.GenericListe
 	return informer.Lister(), informer.Informer().HasSynced, nil
 }
 
+// Indexer implements an interface of the engine, for indexes of lists.
+func (h handle) Indexer(resource schema.GroupVersionResource, indexes cache.Indexers) (cache.Indexer, error) {
+	generic, err := h.SharedInformerFactory().ForResource(resource)
+	if err != nil {
+		return nil, err
+	}
+	informer := generic.Informer()
+	for name := range informer.GetIndexer().GetIndexers() {
+		delete(indexes, name)
+	}
+	if len(indexes) != 0 {
+		err = informer.AddIndexers(indexes)
+	}
+	return informer.GetIndexer(), err
+}
+
 func (h handle) Activate(pods []*corev1.Pod) {
 	byName := make(map[string]*corev1.Pod, len(pods))
 	for _, pod := range pods {

@@ -24,7 +24,7 @@ func (s *Plugin) PreEnqueue(t testing.TB, manifest string) *sched.Status {
 	r := s.run(t)
 	defer r.enter(true)()
 	if r.native != nil {
-		return harness.As[sched.PreEnqueuePlugin](t, r.native.Plugin, "PreEnqueue").PreEnqueue(Pod(t, manifest))
+		return r.settle(harness.As[sched.PreEnqueuePlugin](t, r.native.Plugin, "PreEnqueue").PreEnqueue(Pod(t, manifest)))
 	}
 	return statusOf(t, r.having(t, "PreEnqueue", abi.PreEnqueue).PreEnqueue(harness.ReadPod(t, manifest)))
 }
@@ -69,7 +69,7 @@ func (c *Cycle) change(t testing.TB, name, pod, node string,
 	other := c.r.podOf(t, pod)
 	defer c.r.enter(false)()
 	if n := c.r.native; n != nil {
-		return native(harness.As[sched.PreFilterExtensions](t, n.Plugin, name), c.state, c.pod, harness.PodView(t, other), c.r.nativeNode(t, node))
+		return c.r.settle(native(harness.As[sched.PreFilterExtensions](t, n.Plugin, name), c.state, c.pod, harness.PodView(t, other), c.r.nativeNode(t, node)))
 	}
 	return statusOf(t, hosted(c.r.having(t, name, abi.AddPod, abi.RemovePod), c.hosted, other, c.r.hostedNode(t, node)))
 }
@@ -81,7 +81,8 @@ func (c *Cycle) PostFilter(t testing.TB, statuses ...sched.NodeStatus) (*sched.P
 	defer c.r.enter(false)()
 	if n := c.r.native; n != nil {
 		sorted := slices.SortedFunc(slices.Values(statuses), func(a, b sched.NodeStatus) int { return strings.Compare(a.NodeName, b.NodeName) })
-		return harness.As[sched.PostFilterPlugin](t, n.Plugin, "PostFilter").PostFilter(c.state, c.pod, sched.NewNodeToStatus(sorted...))
+		result, status := harness.As[sched.PostFilterPlugin](t, n.Plugin, "PostFilter").PostFilter(c.state, c.pod, sched.NewNodeToStatus(sorted...))
+		return result, c.r.settle(status)
 	}
 	result, status := c.r.having(t, "PostFilter", abi.PostFilter).PostFilter(c.hosted, func() (list []schedmsg.NodeStatus) {
 		for _, n := range statuses {
@@ -102,7 +103,7 @@ func (c *Cycle) PreScore(t testing.TB, nodes ...string) *sched.Status {
 	if n := c.r.native; n != nil {
 		infos, names := c.r.nativeNodes(t, nodes)
 		defer c.r.enter(false, names...)()
-		return harness.As[sched.PreScorePlugin](t, n.Plugin, "PreScore").PreScore(c.state, c.pod, sched.NewNodeInfos(infos...))
+		return c.r.settle(harness.As[sched.PreScorePlugin](t, n.Plugin, "PreScore").PreScore(c.state, c.pod, sched.NewNodeInfos(infos...)))
 	}
 	infos := make(framework.Nodes, len(nodes))
 	for i, node := range nodes {
@@ -127,7 +128,7 @@ func (c *Cycle) Reserve(t testing.TB, nodeName string) *sched.Status {
 	t.Helper()
 	defer c.r.enter(false)()
 	if n := c.r.native; n != nil {
-		return harness.As[sched.ReservePlugin](t, n.Plugin, "Reserve").Reserve(c.state, c.pod, nodeName)
+		return c.r.settle(harness.As[sched.ReservePlugin](t, n.Plugin, "Reserve").Reserve(c.state, c.pod, nodeName))
 	}
 	return statusOf(t, c.r.having(t, "Reserve", abi.Reserve, abi.Unreserve).Reserve(c.hosted, c.of, nodeName))
 }
@@ -138,6 +139,7 @@ func (c *Cycle) Unreserve(t testing.TB, nodeName string) {
 	defer c.r.enter(true)()
 	if n := c.r.native; n != nil {
 		harness.As[sched.ReservePlugin](t, n.Plugin, "Reserve").Unreserve(c.state, c.pod, nodeName)
+		c.r.settle(nil)
 		return
 	}
 	c.r.having(t, "Reserve", abi.Reserve, abi.Unreserve).Unreserve(c.hosted, c.of, nodeName)
@@ -178,7 +180,7 @@ func (c *Cycle) permit(t testing.TB, nodeName string) (*sched.Status, time.Durat
 	defer c.r.enter(false)()
 	if n := c.r.native; n != nil {
 		status, wait := harness.As[sched.PermitPlugin](t, n.Plugin, "Permit").Permit(c.state, c.pod, nodeName)
-		return status, time.Duration(wait)
+		return c.r.settle(status), time.Duration(wait)
 	}
 	status, wait := c.r.having(t, "Permit", abi.Permit).Permit(c.hosted, c.of, nodeName)
 	return statusOf(t, status), wait
@@ -189,7 +191,7 @@ func (c *Cycle) PreBind(t testing.TB, nodeName string) *sched.Status {
 	t.Helper()
 	defer c.r.enter(true)()
 	if n := c.r.native; n != nil {
-		return harness.As[sched.PreBindPlugin](t, n.Plugin, "PreBind").PreBind(c.state, c.pod, nodeName)
+		return c.r.settle(harness.As[sched.PreBindPlugin](t, n.Plugin, "PreBind").PreBind(c.state, c.pod, nodeName))
 	}
 	return statusOf(t, c.r.having(t, "PreBind", abi.PreBind).PreBind(c.hosted, c.of, nodeName))
 }
@@ -199,7 +201,7 @@ func (c *Cycle) Bind(t testing.TB, nodeName string) *sched.Status {
 	t.Helper()
 	defer c.r.enter(true)()
 	if n := c.r.native; n != nil {
-		return harness.As[sched.BindPlugin](t, n.Plugin, "Bind").Bind(c.state, c.pod, nodeName)
+		return c.r.settle(harness.As[sched.BindPlugin](t, n.Plugin, "Bind").Bind(c.state, c.pod, nodeName))
 	}
 	return statusOf(t, c.r.having(t, "Bind", abi.Bind).Bind(c.hosted, c.of, nodeName))
 }

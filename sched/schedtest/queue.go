@@ -92,9 +92,11 @@ func (s *Plugin) QueueingHint(t testing.TB, event sched.ClusterEvent, pod, befor
 				return sched.Queue, nil
 			}
 			if hint, err := e.QueueingHintFn(harness.PodView(t, of), eventObject(t, event, before), eventObject(t, event, after)); hint == sched.Queue || err != nil {
+				r.settle(sched.AsStatus(err))
 				return sched.Queue, err
 			}
 		}
+		r.settle(nil)
 		return sched.QueueSkip, nil
 	}
 	for _, e := range r.hostedEvents(t) {

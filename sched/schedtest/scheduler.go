@@ -117,7 +117,7 @@ func (s *Plugin) start(t testing.TB) (*running, error) {
 		return r, nil
 	}
 	cfg := adapter.PluginConfig{Config: s.module.Config(s.config), Objects: lookup.Grants(r.world.Resources...)}
-	cfg.Grants = []string{adapter.GrantEvents, adapter.GrantWaitingPods, host.GrantObjects}
+	cfg.Grants = []string{adapter.GrantEvents, adapter.GrantWaitingPods, host.GrantObjects, host.GrantState}
 	p, err := adapter.Load(context.Background(), s.module.Runtime, cfg, framework.Of(r.world.Handle))
 	if err != nil {
 		return nil, harness.Refusal(t, err)
@@ -147,6 +147,12 @@ func (s *Plugin) run(t testing.TB) *running {
 // of the snapshot.
 func (r *running) enter(binding bool, names ...string) (leave func()) {
 	return r.world.enter(r.native != nil, binding, names...)
+}
+
+// settle records the result of a call of a native plugin, which it returns.
+func (r *running) settle(status *sched.Status) *sched.Status {
+	r.world.code = status.Code()
+	return status
 }
 
 // Events returns the events that the plugin has reported since the last call of
@@ -193,6 +199,7 @@ func (s *Plugin) Begin(t testing.TB, manifest string) *Cycle {
 				c.NodeNames = result.NodeNames
 			}
 		}
+		r.settle(c.Status)
 		return c
 	}
 	c.hosted = r.loaded.Begin(c.of)
@@ -304,7 +311,7 @@ func (c *Cycle) Filter(t testing.TB, node string) *sched.Status {
 	}
 	defer c.r.enter(false)()
 	if n := c.r.native; n != nil {
-		return harness.As[sched.FilterPlugin](t, n.Plugin, "Filter").Filter(c.state, c.pod, c.r.nativeNode(t, node))
+		return c.r.settle(harness.As[sched.FilterPlugin](t, n.Plugin, "Filter").Filter(c.state, c.pod, c.r.nativeNode(t, node)))
 	}
 	return statusOf(t, c.r.having(t, "Filter", abi.Filter).Filter(c.hosted, c.r.hostedNode(t, node)))
 }
@@ -328,7 +335,7 @@ func (c *Cycle) score(t testing.TB, node string) (score int64, status *sched.Sta
 	if n := c.r.native; n != nil {
 		_, normalized = n.Plugin.(sched.ScoreExtensions)
 		score, status = harness.As[sched.ScorePlugin](t, n.Plugin, "Score").Score(c.state, c.pod, c.r.nativeNode(t, node))
-		return score, status, normalized
+		return score, c.r.settle(status), normalized
 	}
 	score, s := c.r.having(t, "Score", abi.Score).Score(c.hosted, c.r.hostedNode(t, node))
 	return score, statusOf(t, s), c.r.loaded.Functions().Has(abi.NormalizeScore)
@@ -365,7 +372,7 @@ func (c *Cycle) normalizeScore(t testing.TB, scores sched.NodeScoreList) (sched.
 	if n := c.r.native; n != nil {
 		out := append(sched.NodeScoreList(nil), scores...)
 		status := harness.As[sched.ScoreExtensions](t, n.Plugin, "NormalizeScore").NormalizeScore(c.state, c.pod, out)
-		return out, status
+		return out, c.r.settle(status)
 	}
 	list := make(framework.Scores, len(scores))
 	for i, s := range scores {

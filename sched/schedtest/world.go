@@ -40,6 +40,9 @@ type world struct {
 	// names and binding are those of the current call of a native plugin.
 	names   []byte
 	binding bool
+	// state is the state that a native plugin shares with itself, and code the result of its call.
+	state *nativehost.State
+	code  abi.Code
 }
 
 var (
@@ -70,7 +73,7 @@ func newWorld(t testing.TB, manifests string) *world {
 	for _, warning := range cluster.Warnings {
 		t.Fatalf("read objects: %s", warning)
 	}
-	w := &world{Cluster: cluster}
+	w := &world{Cluster: cluster, state: nativehost.NewState()}
 	w.Recorder = w.report
 	return w
 }
@@ -82,7 +85,17 @@ func (w *world) enter(native, binding bool, names ...string) (leave func()) {
 		return func() {}
 	}
 	done, forget := nativehost.UseScheduler(w), nativehost.UseLookups(w)
+	end := nativehost.UseState(w.state)
+	w.code = abi.Error // Until the plugin has returned.
 	leave = func() {
+		switch w.code {
+		case abi.Success, abi.Wait, abi.Skip:
+			end(true, true)
+		case abi.Unschedulable, abi.UnschedulableAndUnresolvable, abi.Pending:
+			end(false, true)
+		default:
+			end(false, false)
+		}
 		forget()
 		done()
 	}

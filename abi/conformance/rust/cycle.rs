@@ -4,9 +4,10 @@ use kubewasm::api::core::{PersistentVolumeClaim, Pod};
 use kubewasm::api::meta::LabelSelector;
 use kubewasm::sched::messages::NodeStatuses;
 use kubewasm::sched::{
-    self, count_pods, Bind, Code, Filter, NodeInfo, Nodes, Nominated, Permission, Permit, PostBind, PostFilter, PreBind, PreFilter, PreFilterExtensions, PreScore,
+    self, count_pods, list_pods, Bind, Code, Filter, NodeInfo, Nodes, Nominated, Permission, Permit, PostBind, PostFilter, PreBind, PreFilter, PreFilterExtensions, PreScore,
     Reserve, Result, Scheduler, Score, Status,
 };
+use kubewasm::state;
 use kubewasm::value::Duration;
 
 kubewasm::config! {
@@ -125,13 +126,43 @@ impl Score for Guest {
     }
 }
 
+/// Writes and reads the state that all instances share.
+fn use_state(pod: Pod<'_>, how: &str) -> String {
+    if how == "keep" {
+        state::keep();
+    }
+    let mut answers: Vec<String> = [
+        state::add("n", 2, 3),
+        state::add("n", 2, 3),
+        state::add("n", -1, 0),
+        state::put("k/1", b"one"),
+        state::put("k/2", b"two"),
+        state::put_if("k/1", b"three", 0),
+        state::get(pod, "k/1").map_or(false, |one| state::put_if("k/1", b"uno", one.version)),
+        state::delete("k/2"),
+        state::delete("k/2"),
+    ]
+    .iter()
+    .map(|ok| ok.to_string())
+    .collect();
+    answers.extend(state::list(pod, "k/").map(|e| format!("{}={}", e.key, String::from_utf8_lossy(e.value))));
+    let json = format!(r#"{{"matchLabels": {{"app": "{}"}}}}"#, label(pod, "app"));
+    let selector = LabelSelector::from_json(pod, json.as_bytes()).parse().unwrap();
+    let pods: usize = list_pods(pod, "", &selector, true).map(|other| other.metadata().name().len()).sum();
+    let n = state::get(pod, "n").map_or(0, |n| n.number());
+    format!("{} {} {}", answers.join(" "), n, pods)
+}
+
 impl Reserve for Guest {
     fn reserve(&self, m: &mut Memory, pod: Pod<'_>, node_name: &str) -> Result {
         m.reserved = Some(node_name.into());
         if label(pod, "refuse") == node_name {
             return Err(Status::unschedulable("refused"));
         }
-        Ok(())
+        match pod.metadata().labels().get("state") {
+            Some(how) => Err(Status::unschedulable(use_state(pod, how))),
+            None => Ok(()),
+        }
     }
 
     fn unreserve(&self, m: &mut Memory, _: Pod<'_>, node_name: &str) {

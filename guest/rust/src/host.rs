@@ -42,6 +42,7 @@ imports! { "k8s.io/scheduler" {
     node_images = "node_images" (node: u64, buf: *mut u8, limit: u32) -> u32;
     node_pods = "node_pods" (node: u64, buf: *mut u8, limit: u32) -> u32;
     count_pods = "count_pods" (terminating: u32, nodes: *const u64, bytes: u32, ptr: *const u8, len: u32, buf: *mut u8, limit: u32) -> u32;
+    list_pods = "list_pods" (terminating: u32, ptr: *const u8, len: u32, buf: *mut u8, limit: u32) -> u32;
     node_name = "node_name" (buf: *mut u8, limit: u32) -> u32;
     node_statuses = "node_statuses" (buf: *mut u8, limit: u32) -> u32;
     pod_group = "pod_group" (buf: *mut u8, limit: u32) -> u32;
@@ -80,6 +81,15 @@ imports! { "k8s.io/admission" {
 imports! { "k8s.io/hooks" {
     hook_request = "request" (buf: *mut u8, limit: u32) -> u32;
     hook_decision = "decision" (ptr: *const u8, len: u32);
+} }
+
+imports! { "kubewasm/state" {
+    state_get = "get" (ptr: *const u8, len: u32, buf: *mut u8, limit: u32) -> u32;
+    state_put = "put" (ptr: *const u8, len: u32, value: *const u8, bytes: u32, version: i64) -> u32;
+    state_delete = "delete" (ptr: *const u8, len: u32, version: i64) -> u32;
+    state_add = "add" (ptr: *const u8, len: u32, delta: i64, limit: i64) -> u32;
+    state_list = "list" (ptr: *const u8, len: u32, after: *const u8, bytes: u32, buf: *mut u8, limit: u32) -> u32;
+    state_keep = "keep" ();
 } }
 
 imports! { "kubewasm/service" {

@@ -44,6 +44,7 @@ mod scan;
 pub mod sched;
 pub mod select;
 pub mod service;
+pub mod state;
 pub mod value;
 pub mod view;
 pub mod wire;

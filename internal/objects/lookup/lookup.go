@@ -9,11 +9,14 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+	content "k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
@@ -39,6 +42,13 @@ type Source[O Object] interface {
 	Encode(O) ([]byte, error)
 	// Last is the memory for the last answer of List in the running call.
 	Last(inst *host.Instance) *Last
+}
+
+// Indexed is implemented by a [Source] that has indexes.
+type Indexed[O Object] interface {
+	// Indexed returns the objects of a resource that a question about a list can have, sorted, if an
+	// index has them, and whether it has. It is the same list as long as the call lasts.
+	Indexed(inst *host.Instance, q *List) (list []O, ok bool, err error)
 }
 
 // Last is the last answer to a question about a list. A guest asks again if its buffer was
@@ -103,7 +113,14 @@ func Imports[O Object](module string, source Source[O]) []host.Import {
 			if err != nil {
 				return nil, err
 			}
-			list, err := source.List(inst, q.Resource, q.Namespace)
+			var list []O
+			found := false
+			if indexed, ok := source.(Indexed[O]); ok {
+				list, found, err = indexed.Indexed(inst, q)
+			}
+			if err == nil && !found {
+				list, err = source.List(inst, q.Resource, q.Namespace)
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -141,12 +158,22 @@ type List struct {
 // Selector is a label selector.
 type Selector struct {
 	labels.Selector
+	// Equal are the labels that must have one of some values.
+	Equal []Requirement
+	// Only is set if there is nothing else in the selector than one element of Equal.
+	Only bool
 	// Work is the fuel for comparing an object with the selector.
 	Work int64
 }
 
+// Requirement is a label that must have one of the values.
+type Requirement struct {
+	Key    string
+	Values []string
+}
+
 // everything selects all objects.
-var everything = Selector{labels.Everything(), objectWork}
+var everything = Selector{Selector: labels.Everything(), Work: objectWork}
 
 // ParseSelector reads a label selector. An empty text selects everything. spend deducts
 // fuel.
@@ -163,7 +190,47 @@ func ParseSelector(text string, spend func(int64)) (Selector, error) {
 		return Selector{}, fmt.Errorf("selector %.80q: %w", text, err)
 	}
 	requirements, _ := s.Requirements()
-	return Selector{s, objectWork + requirementWork*int64(len(requirements))}, nil
+	selector := Selector{Selector: s, Work: objectWork + requirementWork*int64(len(requirements))}
+	for _, r := range requirements {
+		switch r.Operator() {
+		case selection.Equals, selection.DoubleEquals, selection.In:
+			selector.Equal = append(selector.Equal, Requirement{r.Key(), r.Values().List()})
+		}
+	}
+	selector.Only = len(requirements) == 1 && len(selector.Equal) == 1
+	return selector, nil
+}
+
+// Selectors keeps selectors that were parsed. The zero value is empty. It is safe for use by several
+// goroutines.
+type Selectors struct {
+	mu   sync.Mutex
+	kept map[string]Selector
+}
+
+// maxSelectors is the maximum number of selectors that are kept.
+const maxSelectors = 512
+
+// Parse is [ParseSelector] at the same price, whether the selector is kept or not.
+func (k *Selectors) Parse(text string, spend func(int64)) (Selector, error) {
+	k.mu.Lock()
+	s, ok := k.kept[text]
+	k.mu.Unlock()
+	if ok {
+		spend(selectorWork * int64(len(text)))
+		return s, nil
+	}
+	s, err := ParseSelector(text, spend)
+	if err != nil || len(text) > maxSelectorBytes/16 {
+		return s, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.kept == nil || len(k.kept) >= maxSelectors {
+		k.kept = map[string]Selector{}
+	}
+	k.kept[strings.Clone(text)] = s
+	return s, nil
 }
 
 // ParseList reads a question: a resource, a NUL, a namespace, and then, each after a NUL
@@ -308,6 +375,11 @@ func CheckGrants(grants []host.ObjectGrant) (errs []error) {
 		seen[g.Resource] = true
 		if g.Namespaces != nil && len(g.Namespaces) == 0 {
 			errs = append(errs, fmt.Errorf("objects[%d].namespaces is empty: leave it out for all", i))
+		}
+		for n, index := range g.Index {
+			if problems := content.IsQualifiedName(index.Label); len(problems) != 0 {
+				errs = append(errs, fmt.Errorf("objects[%d].index[%d].label is %.80q: %s", i, n, index.Label, problems[0]))
+			}
 		}
 		for _, namespace := range g.Namespaces {
 			if problems := validation.ValidateNamespaceName(namespace, false); len(problems) != 0 {

@@ -114,10 +114,37 @@ KW_SCORE(cycle, pod, node) {
   return kw_scored(score);
 }
 
+static kw_str word(bool ok) { return ok ? KW("true ") : KW("false "); }
+
+// use_state writes and reads the state that all instances share.
+static kw_str use_state(core_Pod pod, kw_str how) {
+  if (kw_equal(how, KW("keep"))) kw_state_keep();
+  kw_buf b = {0};
+  kw_put(&b, word(kw_state_add(KW("n"), 2, 3)));
+  kw_put(&b, word(kw_state_add(KW("n"), 2, 3)));
+  kw_put(&b, word(kw_state_add(KW("n"), -1, 0)));
+  kw_put(&b, word(kw_state_put(KW("k/1"), KW("one"), KW_ANY_VERSION)));
+  kw_put(&b, word(kw_state_put(KW("k/2"), KW("two"), KW_ANY_VERSION)));
+  kw_put(&b, word(kw_state_put(KW("k/1"), KW("three"), 0)));
+  kw_entry one;
+  KW_ASSERT(kw_state_get(KW("k/1"), &one));
+  kw_put(&b, word(kw_state_put(KW("k/1"), KW("uno"), (int64_t)one.version)));
+  kw_put(&b, word(kw_state_delete(KW("k/2"), KW_ANY_VERSION)));
+  kw_put(&b, word(kw_state_delete(KW("k/2"), KW_ANY_VERSION)));
+  kw_state_list list = {.prefix = KW("k/")};
+  for (kw_entry e; kw_state_next(&list, &e);) kw_put(&b, kw_text(e.key, "=", e.value, " "));
+  kw_refs pods = kw_list_pods(KW(""), kw_text("app=", kw_value(labels(pod), "app")), true);
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < pods.n; i++) n += meta_ObjectMeta_name(core_Pod_metadata(kw_pod(pods.of[i]))).n;
+  return kw_text(kw_bytes(&b), kw_state_number(KW("n")), " ", n);
+}
+
 KW_RESERVE(cycle, pod) {
   kw_str node = kw_chosen_node(), refuse;
   of(cycle)->reserved = kw_copy_of(kw_cycle_arena(cycle), node);
   if (kw_lookup(labels(pod), "refuse", &refuse) && kw_equal(refuse, node)) return kw_unschedulable("refused");
+  kw_str how;
+  if (kw_lookup(labels(pod), "state", &how)) return kw_unschedulable(use_state(pod, how));
   return KW_SUCCESS;
 }
 

@@ -26,7 +26,7 @@ pub use self::group::{try_pod_group, Nomination, Placement, PodGroup};
 pub use self::handle::{
     allow_waiting_pod, event, get_object, get_waiting_pod, list_objects, reject_waiting_pod, snapshot_node, snapshot_node_names, waiting_pods,
 };
-pub use self::node::{count_pods, NodeInfo, Nodes};
+pub use self::node::{count_pods, list_pods, NodeInfo, Nodes};
 pub use self::status::{Code, Result, Status};
 
 use crate::api::core::Pod;

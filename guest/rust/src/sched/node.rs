@@ -104,6 +104,21 @@ pub fn count_pods(nodes: &[NodeInfo<'_>], namespace: &str, selector: &Selector, 
     Call::with(|call| memory::fill(call, ask).chunks_exact(4).map(|b| wire::fixed(b, 0, 4).unwrap_or(0) as u32).collect())
 }
 
+/// Returns the Pods of the cluster that are in a namespace, or in any if it is empty, and chosen by a
+/// selector, sorted by namespace and name; with those that have a deletionTimestamp only if
+/// `terminating` is set. It needs the grant "objects" and a configuration that names `v1/pods`.
+pub fn list_pods<'a>(call: impl Into<Call<'a>>, namespace: &str, selector: &Selector, terminating: bool) -> impl Iterator<Item = Pod<'a>> + 'a {
+    let call = call.into();
+    let refs: &[u8] = match selector.text() {
+        Some(text) => {
+            let question = [namespace, "\0", &text].concat();
+            memory::fill(call, |buf, limit| unsafe { host::list_pods(terminating as u32, question.as_ptr(), question.len() as u32, buf, limit) })
+        }
+        None => &[],
+    };
+    handle::refs(refs).map(move |id| object(call, id))
+}
+
 /// Returns the Pod or Node of a ref.
 #[inline]
 pub(crate) fn object<'a, T: Message<'a>>(call: Call<'a>, id: u64) -> T {

@@ -2,13 +2,38 @@
 
 import {
   Code, CycleState, NodeInfo, NodeInfos, NodeStatus, Pod, StateData, Status, allowWaitingPod, countPods, event, get, list,
-  rejectWaitingPod, snapshotNodeNames, waitingPod, waitingPods,
+  rejectWaitingPod, snapshotNodeNames, waitingPod, waitingPods, listPods,
 } from "kubewasm/scheduler";
+import * as state from "kubewasm/state";
 import { LabelSelector } from "kubewasm/api/meta";
 import { Requirement, Selector } from "kubewasm/scheduling";
 import { PersistentVolumeClaim } from "kubewasm/api/core";
 
 //kubewasm:name conformance-cycle
+
+/** useState writes and reads the state that all instances share. */
+function useState(pod: Pod, how: string): string {
+  if (how == "keep") state.keep();
+  const answers: string[] = [];
+  answers.push(state.add("n", 2, 3).toString());
+  answers.push(state.add("n", 2, 3).toString());
+  answers.push(state.add("n", -1, 0).toString());
+  answers.push(state.putText("k/1", "one").toString());
+  answers.push(state.putText("k/2", "two").toString());
+  answers.push(state.putIf("k/1", String.UTF8.encode("three"), 0).toString());
+  answers.push(state.putIf("k/1", String.UTF8.encode("uno"), state.get("k/1")!.version).toString());
+  answers.push(state.remove("k/2").toString());
+  answers.push(state.remove("k/2").toString());
+  const entries = state.list("k/");
+  for (let i = 0; i < entries.length; i++) answers.push(entries[i].key + "=" + entries[i].text);
+  const n = state.get("n");
+  answers.push(n === null ? "0" : n.number.toString());
+  const pods = listPods("", "app=" + app(pod), true);
+  let letters = 0;
+  for (let i = 0; i < pods.length; i++) letters += pods[i].metadata.name.length;
+  answers.push(letters.toString());
+  return answers.join(" ");
+}
 
 /** Memory is what the guest remembers of a cycle. */
 class Memory extends StateData {
@@ -111,7 +136,9 @@ class Guest {
 
   reserve(state: CycleState, pod: Pod, nodeName: string): Status | null {
     memoryOf(state).reserved = nodeName;
-    return pod.metadata.labels.get("refuse") == nodeName ? Status.unschedulable("refused") : null;
+    if (pod.metadata.labels.get("refuse") == nodeName) return Status.unschedulable("refused");
+    const how = pod.metadata.labels.get("state");
+    return how.length ? Status.unschedulable(useState(pod, how)) : null;
   }
 
   unreserve(state: CycleState, pod: Pod, nodeName: string): void {

@@ -9,6 +9,7 @@ import (
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/api/meta"
 	"github.com/kubewasm/kubewasm/guest/sched"
+	"github.com/kubewasm/kubewasm/guest/state"
 )
 
 //kubewasm:name conformance-cycle
@@ -139,7 +140,42 @@ func (guest) Reserve(state sched.CycleState, pod core.Pod, nodeName string) *sch
 	if pod.Metadata().Labels().Get("refuse") == nodeName {
 		return sched.Unschedulable("refused")
 	}
+	if pod.Metadata().Labels().Has("state") {
+		return sched.Unschedulable(useState(pod))
+	}
 	return nil
+}
+
+// useState writes and reads the state that all instances share.
+func useState(pod core.Pod) string {
+	if pod.Metadata().Labels().Get("state") == "keep" {
+		state.Keep()
+	}
+	answers := ""
+	add := func(ok bool) { answers += strconv.FormatBool(ok) + " " }
+	add(state.Add("n", 2, 3))
+	add(state.Add("n", 2, 3))
+	add(state.Add("n", -1, 0))
+	add(state.Put("k/1", []byte("one")))
+	add(state.Put("k/2", []byte("two")))
+	add(state.PutIf("k/1", []byte("three"), 0))
+	one, _ := state.Get("k/1")
+	add(state.PutIf("k/1", []byte("uno"), one.Version))
+	add(state.Delete("k/2"))
+	add(state.Delete("k/2"))
+	for e := range state.All("k/") {
+		answers += e.Key + "=" + string(e.Value) + " "
+	}
+	n, _ := state.Get("n")
+	selector, err := meta.NewSelector(meta.Requirement{Key: "app", Operator: meta.LabelSelectorOpIn, Values: []string{app(pod)}})
+	if err != nil {
+		panic(err)
+	}
+	pods := 0
+	for other := range sched.NewPodSelector("", selector).List() {
+		pods += len(other.Metadata().Name())
+	}
+	return answers + strconv.FormatInt(n.Int(), 10) + " " + strconv.Itoa(pods)
 }
 
 func (guest) Unreserve(state sched.CycleState, _ core.Pod, nodeName string) {
