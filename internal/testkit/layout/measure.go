@@ -48,7 +48,7 @@ var bounds = []Figure{
 	{Name: linesOfAll, Bound: 157_800, Target: 114_000},
 	{Name: linesOfRoot, Bound: 101_700, Target: 90_000},
 	{Name: linesOfAdapter, Bound: 39_700, Target: 50_000},
-	{Name: rootPackages, Bound: 188, Target: 165},
+	{Name: rootPackages, Bound: 189, Target: 165},
 	{Name: exportedNames, Bound: 2_910, Target: NoTarget},
 	{Name: namesWithout, Bound: 800, Target: 800},
 	{Name: leaks, Bound: 0, Target: 0},
