@@ -163,10 +163,9 @@ func (p *Plugin) report(c *call, e *schedmsg.Event) {
 	p.handle.Eventf(regarding, related, e.Type, e.Reason, e.Action, e.Note)
 }
 
-// informer has the objects of a resource, all of them once synced is true.
+// informer has the objects of a resource.
 type informer struct {
-	cache.GenericLister
-	synced func() bool
+	Objects
 	// namespaces are the granted ones, nil for all.
 	namespaces []string
 }
@@ -189,12 +188,12 @@ func (p *Plugin) inform(grants []host.ObjectGrant) error {
 			errs = append(errs, err)
 			continue
 		}
-		lister, synced, err := p.handle.Lister(gvr)
+		objects, err := p.handle.Lister(gvr, g.Namespaces)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("objects: %q: %w", name, err))
 			continue
 		}
-		p.informers[name] = informer{lister, synced, g.Namespaces}
+		p.informers[name] = informer{objects, g.Namespaces}
 	}
 	return errors.Join(errs...)
 }
@@ -219,10 +218,8 @@ func (l lookups) lister(inst *host.Instance, resource, namespace string) (cache.
 		}
 		return nil, fmt.Errorf("the plugin's configuration does not name the objects %q of the namespace %.80q", resource, namespace)
 	}
-	if !i.synced() {
-		if err := awaitSync(inst, i, resource); err != nil {
-			return nil, err
-		}
+	if err := awaitSync(inst, i, resource); err != nil {
+		return nil, err
 	}
 	return i, nil
 }

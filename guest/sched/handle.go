@@ -92,15 +92,15 @@ func Eventf(eventType, reason, action string, note ...string) {
 	hostEvent(wire.AppendBytes(b, 4, strings.Join(note, "")))
 }
 
-// GetObject returns an object of the Kubernetes API as protobuf, nil if there is
-// none. The resource is named as in the plugin's configuration, such as
+// GetObject returns an object of the Kubernetes API as protobuf or, if it is a
+// custom resource, as JSON; nil if there is none. The resource is named as in the plugin's configuration, such as
 // "v1/persistentvolumeclaims"; the namespace is empty for those that have none.
 // It needs the grant "objects".
 func GetObject(resource, namespace, name string) []byte {
 	return lookup.Get(resource, namespace, name)
 }
 
-// ListObjects returns the objects of a resource as protobuf, sorted by namespace
+// ListObjects returns the objects of a resource in the form of GetObject, sorted by namespace
 // and name: those of all namespaces if namespace is empty. It needs the grant
 // "objects".
 func ListObjects(resource, namespace string) [][]byte {

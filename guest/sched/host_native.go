@@ -40,6 +40,8 @@ var generations atomic.Int64
 // generationOf returns another number each time: natively there is no scheduler that counts.
 func generationOf(*nodeInfo) int64 { return generations.Add(1) }
 
+func hostObject(abi.Ref) []byte { return nil }
+
 func hostNodeNames() []byte { return nativehost.CurrentScheduler().NodeNames() }
 
 func hostNodeByName(name string) (NodeInfo, bool) {

@@ -207,7 +207,7 @@ func (w *world) lister(resource string) cache.GenericLister {
 	}
 	parts := strings.Split("/"+resource, "/")
 	parts = parts[len(parts)-3:]
-	lister, _, err := w.Lister(schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]})
+	lister, err := w.Informers.Lister(schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]})
 	if err != nil {
 		panic(err)
 	}

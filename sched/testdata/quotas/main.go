@@ -1,0 +1,72 @@
+// The quotas guest keeps Pods away from nodes until the Quota of their namespace that their
+// annotation names is open. Those of other Quotas stay where they are when one changes.
+package main
+
+import (
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/json"
+	"github.com/kubewasm/kubewasm/guest/sched"
+)
+
+const quotas = "quota.example.com/v1/quotas"
+
+type plugin struct{}
+
+// quota is the part of a Quota that is read.
+type quota struct {
+	Metadata struct {
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+	} `json:"metadata"`
+	Spec struct {
+		Open bool `json:"open"`
+	} `json:"spec"`
+}
+
+// read returns a Quota from its JSON.
+func read(b []byte) (q quota, err error) {
+	err = json.Unmarshal(b, &q)
+	return q, err
+}
+
+func (plugin) PreFilter(_ sched.CycleState, pod core.Pod, _ sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
+	name := pod.Metadata().Annotations().Get("quota")
+	if name == "" {
+		return nil, nil
+	}
+	b := sched.GetObject(quotas, pod.Metadata().Namespace(), name)
+	if b == nil {
+		return nil, sched.Unschedulable("there is no Quota ", name)
+	}
+	switch q, err := read(b); {
+	case err != nil:
+		return nil, sched.AsStatus(err)
+	case !q.Spec.Open:
+		return nil, sched.Unschedulable("the Quota ", name, " is closed")
+	}
+	return nil, nil
+}
+
+func (plugin) EventsToRegister() ([]sched.ClusterEventWithHint, error) {
+	return []sched.ClusterEventWithHint{{
+		Event:          sched.ClusterEvent{Object: quotas, ActionType: abi.ActionAdd | abi.ActionUpdate},
+		QueueingHintFn: opened,
+	}}, nil
+}
+
+func opened(pod core.Pod, _, changed sched.EventObject) (sched.QueueingHint, error) {
+	q, err := read(changed.Bytes())
+	if err != nil {
+		return sched.Queue, err
+	}
+	of := pod.Metadata()
+	if q.Spec.Open && q.Metadata.Name == of.Annotations().Get("quota") && q.Metadata.Namespace == of.Namespace() {
+		return sched.Queue, nil
+	}
+	return sched.QueueSkip, nil
+}
+
+func init() { sched.Register(plugin{}) }
+
+func main() {}
