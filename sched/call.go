@@ -57,9 +57,11 @@ type call struct {
 	listed   []listed
 	lastList lookup.Last
 	// answers are the answers to the guest about things that may change meanwhile, effects its
-	// changes to waiting Pods, and keeps the bytes of all that.
+	// changes to Pods that wait, and keeps the bytes of all that.
 	answers map[string][]byte
 	effects []effect
+	// activated is the number of Pods that the call has activated.
+	activated int
 
 	// score is that of result_score, and wide is set if the guest called it.
 	score int64

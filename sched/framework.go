@@ -74,7 +74,8 @@ type Handle interface {
 	// Lister returns the objects of a resource in some namespaces, nil for all. It is called before
 	// the scheduler starts its informers.
 	Lister(resource schema.GroupVersionResource, namespaces []string) (Objects, error)
-	// Pending returns a Pod as the scheduler knows it now, nil if it is gone or has a node.
+	// Pending returns a Pod as the scheduler knows it now, nil if it is gone or has a node. pod may
+	// have a namespace and a name alone.
 	Pending(pod *corev1.Pod) *corev1.Pod
 	// Activate has the queue try Pods again.
 	Activate(pods []*corev1.Pod)

@@ -103,6 +103,9 @@ func (p *Plugin) handleImports() []host.Import {
 				return w != nil && (p.monitored || w.Reject(p.guest.Name(), strings.ToValidUTF8(reason, "\uFFFD")))
 			})
 		}),
+		granted(GrantActivate, "activate", pair, nil, func(inst *host.Instance, stack []uint64) {
+			p.activate(inst, read(inst, stack))
+		}),
 	}
 	// Modules that were built when only schedulers had look-ups import them from the
 	// scheduler's module.

@@ -207,6 +207,8 @@ type Plugin struct {
 	// informers are those of the objects that the guest may get and list.
 	informers map[string]informer
 	gate      gate
+	// activations are the Pods that the guest activates.
+	activations activations
 	// wakes is nil unless the guest registers for events about named resources, and stops end the
 	// watches of their objects.
 	wakes          *wakes

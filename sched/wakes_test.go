@@ -3,6 +3,7 @@ package sched_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,7 +22,7 @@ import (
 
 var quotas = schema.GroupVersionResource{Group: "quota.example.com", Version: "v1", Resource: "quotas"}
 
-// quotaPlugin is the guest of testdata/quotas.
+// quotaPlugin is the guest of schedtest/internal/quotas.
 type quotaPlugin struct {
 	*sched.Plugin
 	handle *framework.Handle
@@ -32,13 +33,13 @@ type quotaPlugin struct {
 	versions int
 }
 
-func loadQuotas(t *testing.T, grants []host.ObjectGrant) (*quotaPlugin, error) {
+func loadQuotas(t *testing.T, grants []host.ObjectGrant, mode host.Mode) (*quotaPlugin, error) {
 	t.Helper()
 	rt, err := compiledOnce()
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := guestbuild.Build(t.Context(), "testdata/quotas")
+	file, err := guestbuild.Build(t.Context(), "schedtest/internal/quotas")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,8 +50,8 @@ func loadQuotas(t *testing.T, grants []host.ObjectGrant) (*quotaPlugin, error) {
 		}
 	}}
 	q.Plugin, err = sched.Load(t.Context(), rt, sched.PluginConfig{Objects: grants, Config: host.Config{
-		Name: "quotas", Module: host.ModuleConfig{File: file}, Grants: []string{host.GrantObjects},
-	}, QueueTimeout: 5e9}, framework.Of(q.handle))
+		Name: "quotas", Module: host.ModuleConfig{File: file}, Grants: []string{host.GrantObjects, sched.GrantActivate},
+	}, QueueTimeout: 5e9, Mode: mode}, framework.Of(q.handle))
 	if err == nil {
 		t.Cleanup(func() { _ = q.Close(context.Background()) })
 	}
@@ -98,7 +99,7 @@ func (q *quotaPlugin) refuse(t *testing.T, pod *corev1.Pod, within func(), want 
 }
 
 func TestPodsWaitForEventsOfNamedResources(t *testing.T) {
-	q, err := loadQuotas(t, []host.ObjectGrant{{Resource: "quota.example.com/v1/quotas"}})
+	q, err := loadQuotas(t, []host.ObjectGrant{{Resource: "quota.example.com/v1/quotas"}}, host.Enforce)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,12 +133,12 @@ func TestPodsWaitForEventsOfNamedResources(t *testing.T) {
 
 // TestEventsHoldToTheGrants holds that a guest is woken by nothing that it may not look up.
 func TestEventsHoldToTheGrants(t *testing.T) {
-	_, err := loadQuotas(t, nil)
+	_, err := loadQuotas(t, nil, host.Enforce)
 	const want = `the guest registers for events of "quota.example.com/v1/quotas", which the objects of the plugin's configuration do not name`
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("the error is %v, want %s", err, want)
 	}
-	q, err := loadQuotas(t, []host.ObjectGrant{{Resource: "quota.example.com/v1/quotas", Namespaces: []string{"shop"}}})
+	q, err := loadQuotas(t, []host.ObjectGrant{{Resource: "quota.example.com/v1/quotas", Namespaces: []string{"shop"}}}, host.Enforce)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,5 +153,55 @@ func TestEventsHoldToTheGrants(t *testing.T) {
 	q.set(t, "shop", "a", true)
 	if diff := cmp.Diff(map[string]bool{"of-a": true, "of-b": true}, map[string]bool{<-q.active: true, <-q.active: true}); diff != "" {
 		t.Errorf("Pods that are tried again (-want +got):\n%s", diff)
+	}
+}
+
+// TestActivate holds that a guest has the queue try other Pods again: each once a second at most, as
+// many as a call may, and none if the guest is only monitored.
+func TestActivate(t *testing.T) {
+	grants := []host.ObjectGrant{{Resource: "quota.example.com/v1/quotas"}}
+	permit := func(q *quotaPlugin, siblings ...string) string {
+		pod := limited("")
+		pod.Annotations["siblings"] = strings.Join(siblings, ",")
+		c := q.Begin(pod)
+		if _, status := q.PreFilter(c, nil); status != nil {
+			t.Fatal(status.Message())
+		}
+		status, _ := q.Permit(c, pod, "n1")
+		return status.Message()
+	}
+	q, err := loadQuotas(t, grants, host.Enforce)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, siblings := range [][]string{{"a", "b"}, {"a", "a"}, {"c"}} {
+		if got := permit(q, siblings...); got != "" {
+			t.Fatal(got)
+		}
+		if siblings[0] != siblings[len(siblings)-1] || len(siblings) == 1 {
+			for range siblings {
+				got = append(got, <-q.active)
+			}
+		}
+	}
+	got = append(got, <-q.active)
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"a", "a", "b", "c"}, got); diff != "" {
+		t.Errorf("Pods that are tried again (-want +got):\n%s", diff)
+	}
+	var many []string
+	for i := range 10_000 {
+		many = append(many, fmt.Sprint("p", i))
+	}
+	if got, want := permit(q, many...), "more than 1000"; !strings.Contains(got, want) {
+		t.Errorf("10,000 names: %q, want %q", got, want)
+	}
+	monitored, err := loadQuotas(t, grants, host.Monitor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if permit(monitored, "a"); len(monitored.active) != 0 {
+		t.Error("a monitored guest activates a Pod")
 	}
 }

@@ -17,6 +17,8 @@ func hostWaitingPods() []byte { return nativehost.CurrentScheduler().WaitingPods
 
 func hostEvent(b []byte) { nativehost.CurrentScheduler().Event(b) }
 
+func hostActivate(b []byte) { nativehost.CurrentScheduler().Activate(b) }
+
 func hostWaitingPod(uid string) []byte { return nativehost.CurrentScheduler().WaitingPod(uid) }
 
 func hostAllowWaitingPod(uid string) bool { return nativehost.CurrentScheduler().AllowWaitingPod(uid) }

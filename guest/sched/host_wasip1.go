@@ -134,6 +134,11 @@ func importEvent(ptr unsafe.Pointer, n uint32)
 
 func hostEvent(b []byte) { importEvent(at(b), uint32(len(b))) }
 
+//go:wasmimport k8s.io/scheduler activate
+func importActivate(ptr unsafe.Pointer, n uint32)
+
+func hostActivate(b []byte) { importActivate(at(b), uint32(len(b))) }
+
 //go:wasmimport k8s.io/scheduler waiting_pod
 func importWaitingPod(ptr unsafe.Pointer, n uint32, buf unsafe.Pointer, limit uint32) uint32
 

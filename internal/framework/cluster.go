@@ -33,6 +33,9 @@ type Cluster struct {
 	Unknown []manifest.Object
 	// Warnings name unknown fields of the objects that informers have.
 	Warnings []string
+	// defined are the resources of kinds that a CustomResourceDefinition defines. The names of
+	// others are guessed.
+	defined map[schema.GroupVersionKind]schema.GroupVersionResource
 }
 
 // NewCluster returns a cluster of objects. The error names a Pod whose Node is missing.
@@ -64,6 +67,14 @@ func NewCluster(list *manifest.Objects) (*Cluster, error) {
 		c.Resources = append(c.Resources, resourceName(gvr))
 	}
 	for i := range list.All {
+		if err := c.define(&list.All[i]); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", list.All[i].Kind, list.All[i].Name, err)
+		}
+	}
+	for i := range list.All {
+		if isDefinition(&list.All[i]) {
+			continue
+		}
 		if err := c.add(&list.All[i]); err != nil {
 			return nil, fmt.Errorf("%s %s: %w", list.All[i].Kind, list.All[i].Name, err)
 		}
@@ -76,9 +87,57 @@ func resourceName(gvr schema.GroupVersionResource) string {
 	return strings.TrimPrefix(gvr.GroupVersion().String()+"/"+gvr.Resource, "/")
 }
 
+func isDefinition(o *manifest.Object) bool {
+	gvk := o.GroupVersionKind()
+	return gvk.Group == "apiextensions.k8s.io" && gvk.Kind == "CustomResourceDefinition"
+}
+
+// define gives the kind of a CustomResourceDefinition an informer.
+func (c *Cluster) define(o *manifest.Object) error {
+	if !isDefinition(o) {
+		return nil
+	}
+	var definition struct {
+		Spec struct {
+			Group string `json:"group"`
+			Names struct {
+				Plural string `json:"plural"`
+				Kind   string `json:"kind"`
+			} `json:"names"`
+			Versions []struct {
+				Name   string `json:"name"`
+				Served bool   `json:"served"`
+			} `json:"versions"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(o.JSON, &definition); err != nil {
+		return err
+	}
+	spec := &definition.Spec
+	for _, v := range spec.Versions {
+		if !v.Served {
+			continue
+		}
+		gv := schema.GroupVersion{Group: spec.Group, Version: v.Name}
+		gvr := gv.WithResource(spec.Names.Plural)
+		if c.defined == nil {
+			c.defined = map[schema.GroupVersionKind]schema.GroupVersionResource{}
+		}
+		c.defined[gv.WithKind(spec.Names.Kind)] = gvr
+		if c.Informers[gvr] == nil {
+			c.Informers[gvr] = newStore()
+			c.Resources = append(c.Resources, resourceName(gvr))
+		}
+	}
+	return nil
+}
+
 // add gives an object to its informer.
 func (c *Cluster) add(o *manifest.Object) error {
-	gvr, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
+	gvr, ok := c.defined[o.GroupVersionKind()]
+	if !ok {
+		gvr, _ = meta.UnsafeGuessKindToResource(o.GroupVersionKind())
+	}
 	store, ok := c.Informers[gvr]
 	if !ok && scheme.Scheme.IsGroupRegistered(gvr.Group) {
 		c.Unknown = append(c.Unknown, *o)

@@ -175,6 +175,9 @@ type Handle struct {
 	// not enter it, unless nil.
 	Activated func(pods []*corev1.Pod)
 	Refuses   func(pod *corev1.Pod, note string)
+	// Activates is called with the Pods that a guest activates, unless nil: then they are found by
+	// Activated once they are tried.
+	Activates func(pods []types.NamespacedName)
 
 	mu       sync.Mutex
 	watchers map[schema.GroupVersionResource][]*func(oldObj, newObj any)
@@ -280,6 +283,15 @@ func (h *Handle) Activate(pods []*corev1.Pod) {
 	if h.Activated != nil {
 		h.Activated(pods)
 	}
+}
+
+// Activating takes the Pods that a guest activates, and reports whether it has.
+func (h *Handle) Activating(pods []types.NamespacedName) bool {
+	if h.Activates == nil {
+		return false
+	}
+	h.Activates(pods)
+	return true
 }
 
 // Refused implements sched.Handle.

@@ -130,7 +130,7 @@ func untyped(config *rest.Config, resource schema.GroupVersionResource, namespac
 
 func (h handle) Pending(pod *corev1.Pod) *corev1.Pod {
 	now, err := h.SharedInformerFactory().Core().V1().Pods().Lister().Pods(pod.Namespace).Get(pod.Name)
-	if err != nil || now.UID != pod.UID || now.Spec.NodeName != "" || now.DeletionTimestamp != nil {
+	if err != nil || pod.UID != "" && now.UID != pod.UID || now.Spec.NodeName != "" || now.DeletionTimestamp != nil {
 		return nil
 	}
 	return now

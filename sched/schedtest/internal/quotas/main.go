@@ -1,10 +1,14 @@
 // The quotas guest keeps Pods away from nodes until the Quota of their namespace that their
-// annotation names is open. Those of other Quotas stay where they are when one changes.
+// annotation names is open. Those of other Quotas stay where they are when one changes. A Pod that has
+// a node wakes its siblings.
 package main
 
 import (
+	"strings"
+
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/api/meta"
 	"github.com/kubewasm/kubewasm/guest/json"
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
@@ -48,14 +52,26 @@ func (plugin) PreFilter(_ sched.CycleState, pod core.Pod, _ sched.NodeInfos) (*s
 	return nil, nil
 }
 
+// Permit wakes the Pods that the annotation siblings names, with a comma after each.
+func (plugin) Permit(_ sched.CycleState, pod core.Pod, _ string) (*sched.Status, meta.Duration) {
+	var siblings []sched.PodName
+	for list := pod.Metadata().Annotations().Get("siblings"); list != ""; {
+		var name string
+		name, list, _ = strings.Cut(list, ",")
+		siblings = append(siblings, sched.PodName{Namespace: pod.Metadata().Namespace(), Name: name})
+	}
+	sched.Activate(siblings...)
+	return nil, 0
+}
+
 func (plugin) EventsToRegister() ([]sched.ClusterEventWithHint, error) {
 	return []sched.ClusterEventWithHint{{
 		Event:          sched.ClusterEvent{Object: quotas, ActionType: abi.ActionAdd | abi.ActionUpdate},
-		QueueingHintFn: opened,
+		QueueingHintFn: isOpen,
 	}}, nil
 }
 
-func opened(pod core.Pod, _, changed sched.EventObject) (sched.QueueingHint, error) {
+func isOpen(pod core.Pod, _, changed sched.EventObject) (sched.QueueingHint, error) {
 	q, err := read(changed.Bytes())
 	if err != nil {
 		return sched.Queue, err
