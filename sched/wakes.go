@@ -87,7 +87,7 @@ func (p *Plugin) watch() error {
 			names = append(names, e.Object)
 		}
 	}
-	if len(w.events) == 0 || p.monitored {
+	if len(w.events) == 0 || p.monitored || p.handle == nil {
 		return nil
 	}
 	p.wakes = w

@@ -85,12 +85,16 @@ func (s *suite) until(t *testing.T, what string, done func(context.Context) (boo
 	}
 }
 
-// add makes a Pod that needs a Quota, unless it is empty.
-func (s *suite) add(t *testing.T, name, quota string) {
+// add makes a Pod that needs a Quota, unless it is empty, with further annotations: key, value, key,
+// value.
+func (s *suite) add(t *testing.T, name, quota string, annotations ...string) {
 	t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"quota": quota}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example.com/app:1"}}},
+	}
+	for ; len(annotations) != 0; annotations = annotations[2:] {
+		pod.Annotations[annotations[0]] = annotations[1]
 	}
 	if _, err := s.Client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -169,7 +173,7 @@ func TestPodsWaitForCustomResources(t *testing.T) {
   plugins: {multiPoint: {enabled: [{name: quotas}]}}
   pluginConfig:
   - name: quotas
-    args: {module: {file: %s}, objects: [{resource: quota.example.com/v1/quotas, namespaces: [default]}], queueTimeout: 1s}
+    args: {module: {file: %s}, objects: [{resource: quota.example.com/v1/quotas, namespaces: [default]}], grants: [activate], queueTimeout: 1s}
 `, strconv.Quote(guests.File(t, "../../../../sched/schedtest/internal/quotas"))))
 
 	// The scheduler starts without the kind, and schedules what does not need it.
@@ -182,13 +186,35 @@ func TestPodsWaitForCustomResources(t *testing.T) {
 	s.waits(t, "first", "there is no Quota team")
 	s.addQuota(t, "team")
 	s.add(t, "second", "team")
-	s.waits(t, "second", "the Quota team is closed")
+	s.waits(t, "second", "Quota team") // The scheduler may not know it yet.
 	s.add(t, "other", "other")
 	s.waits(t, "other", "there is no Quota other")
 	s.open(t, "team")
 	s.runs(t, "first")
 	s.runs(t, "second")
 	s.waits(t, "other", "there is no Quota other")
+	// The guest registers for no deletion, so a sibling wakes the Pod.
+	s.addQuota(t, "block")
+	s.open(t, "block")
+	s.add(t, "canary", "block")
+	s.runs(t, "canary") // The scheduler knows the Quota.
+	s.add(t, "sibling", "", "without", "block")
+	s.waits(t, "sibling", "there is the Quota block")
+	if err := s.client.Resource(quotas).Namespace("default").Delete(t.Context(), "block", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; ; i++ {
+		name := fmt.Sprint("waker-", i)
+		s.add(t, name, "", "siblings", "sibling")
+		s.runs(t, name)
+		pod, err := s.Client.CoreV1().Pods("default").Get(t.Context(), "sibling", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pod.Spec.NodeName != "" {
+			break
+		}
+	}
 	// The kind goes, and comes again.
 	if err := s.client.Resource(definitions).Delete(t.Context(), "quotas.quota.example.com", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

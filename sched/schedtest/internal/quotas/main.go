@@ -1,6 +1,7 @@
 // The quotas guest keeps Pods away from nodes until the Quota of their namespace that their
-// annotation names is open. Those of other Quotas stay where they are when one changes. A Pod that has
-// a node wakes its siblings.
+// annotation names is open, and as long as there is the one that they must be without, whose deletion
+// is no event for the guest. Those of other Quotas stay where they are when one changes. A Pod that
+// has a node wakes its siblings.
 package main
 
 import (
@@ -35,7 +36,11 @@ func read(b []byte) (q quota, err error) {
 }
 
 func (plugin) PreFilter(_ sched.CycleState, pod core.Pod, _ sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
-	name := pod.Metadata().Annotations().Get("quota")
+	annotations := pod.Metadata().Annotations()
+	if name := annotations.Get("without"); name != "" && sched.GetObject(quotas, pod.Metadata().Namespace(), name) != nil {
+		return nil, sched.Unschedulable("there is the Quota ", name)
+	}
+	name := annotations.Get("quota")
 	if name == "" {
 		return nil, nil
 	}
