@@ -28,7 +28,7 @@ type engineCache struct {
 	added []byte
 	// reader is the last reader that Get returned.
 	reader *codeReader
-	// copies is set if machine code is not mapped.
+	// copies is set if copies of machine code are mapped.
 	copies bool
 }
 
@@ -161,10 +161,12 @@ func (r *codeReader) Read(p []byte) (n int, err error) {
 	case r.done < r.codeSize:
 		if r.done == 0 && len(p) == r.codeSize {
 			r.memory = p
-			if !r.copies {
-				if r.mapped, err = mapCode(p, r.file, r.codeAt); err != nil {
-					return 0, err
-				}
+			in := mapCode
+			if r.copies {
+				in = mapCopy
+			}
+			if r.mapped, err = in(p, r.file, r.codeAt); err != nil {
+				return 0, err
 			}
 			if r.mapped {
 				r.done = len(p)

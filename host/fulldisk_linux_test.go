@@ -54,3 +54,31 @@ func TestACacheOnAFullDiskIsReported(t *testing.T) {
 	}
 	empty()
 }
+
+// A disk without a place for a copy of machine code costs memory, and no plugin.
+func TestACopyOfMachineCodeOnAFullDisk(t *testing.T) {
+	needsCompiler(t)
+	dir := fulldisk.New(t, "1m")
+	serve := func(copies bool) {
+		t.Helper()
+		rt, err := NewRuntime(RuntimeConfig{CacheDir: filepath.Join(dir, "cache"), CacheCopy: copies})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rt.Close(t.Context())
+		p, err := rt.Load(t.Context(), Config{Name: "noop", Module: ModuleConfig{File: "testdata/noop.wasm"}}, Adapter{Kind: abi.KindScheduler})
+		if err != nil {
+			t.Fatal(err)
+		}
+		callFilter(t, p)
+	}
+	serve(false)
+	empty := fulldisk.Fill(t, dir)
+	serve(true)
+	for _, mapping := range mappedCode(t, dir) {
+		if strings.Contains(mapping, "(deleted)") {
+			t.Errorf("a copy was mapped: %s", mapping)
+		}
+	}
+	empty()
+}

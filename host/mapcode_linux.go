@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"unsafe"
@@ -27,6 +28,24 @@ func mapCode(code []byte, file *os.File, at int64) (mapped bool, err error) {
 		return false, fmt.Errorf("map machine code: %w", err)
 	}
 	return true, nil
+}
+
+// mapCopy does the same with a copy of that part of the file. The copy is on the same file system
+// and has no name, so no other process opens it, and it goes with its mapping. It is on the disk
+// before it is mapped: pages that could not be written would be read as something else later. A
+// kernel or a disk that cannot hold one is no error.
+func mapCopy(code []byte, file *os.File, at int64) (mapped bool, err error) {
+	fd, err := unix.Open(filepath.Dir(file.Name()), unix.O_TMPFILE|unix.O_EXCL|unix.O_RDWR|unix.O_CLOEXEC, 0o400)
+	if err != nil {
+		return false, nil
+	}
+	unnamed := os.NewFile(uintptr(fd), filepath.Join(filepath.Dir(file.Name()), "copy"))
+	defer unnamed.Close()
+	n, err := io.Copy(unnamed, io.NewSectionReader(file, at, int64(len(code))))
+	if err != nil || n != int64(len(code)) || unix.Fdatasync(fd) != nil {
+		return false, nil
+	}
+	return mapCode(code, unnamed, 0)
 }
 
 // unmapCode frees the memory for machine code.

@@ -10,6 +10,8 @@ import (
 // mapCode leaves machine code to be read into memory, as on Linux where a file cannot be mapped.
 func mapCode([]byte, *os.File, int64) (bool, error) { return false, nil }
 
+func mapCopy([]byte, *os.File, int64) (bool, error) { return false, nil }
+
 func unmapCode([]byte) {}
 
 func mappable(string) error { return errors.ErrUnsupported }

@@ -72,11 +72,11 @@ type RuntimeConfig struct {
 	// CacheBytes is the maximum total size of the files in CacheDir: the least recently used ones
 	// are removed when a module was compiled. A Go guest takes about 10 MB. 0 means 1 GiB.
 	CacheBytes int64
-	// CacheCopy copies machine code from the files of CacheDir into memory instead of mapping it.
-	// If a mapped file is overwritten in place, by a restore or by a damaged disk, the process
-	// executes the new bytes: it crashes, and a process with privileges may do worse. A copied Go
-	// guest takes about 10 MB of memory more; of a mapped one, only the pages that run are
-	// resident.
+	// CacheCopy maps copies of the machine code in the files of CacheDir, which have no names. If a
+	// file with a name is overwritten in place, as by a restore, the process executes the new
+	// bytes: it crashes, and a process with privileges may do worse. The copy of a Go guest takes
+	// about 8 MB of the disk as long as it is loaded, and a load takes as long as the disk takes
+	// to write it. Where the kernel or the disk has no place for it, the copy is in memory.
 	CacheCopy bool
 	// CacheError, unless it is nil, is called with the reason why CacheDir cannot be used, and the
 	// Runtime has no cache then: a program starts, and compiles its modules each time. If it is

@@ -178,3 +178,25 @@ func TestCertificatesOfTheChart(t *testing.T) {
 		}
 	}
 }
+
+// TestNamesOfTheCertificate holds that a certificate has the names of both Services, and that one
+// of a chart with other names is renewed by the CA that is trusted.
+func TestNamesOfTheCertificate(t *testing.T) {
+	before := upgrade(t, nil, nil).age(1)
+	before.leaf.Annotations["kubewasm.dev/names"] = "kubewasm-webhook." + namespace + ".svc"
+	now := upgrade(t, before, nil)
+	if !bytes.Equal(now.ca.Data["ca.crt"], before.ca.Data["ca.crt"]) || bytes.Equal(now.leaf.Data["tls.crt"], before.leaf.Data["tls.crt"]) {
+		t.Error("the certificate is not another one of the same CA")
+	}
+	pair, err := tls.X509KeyPair(now.leaf.Data["tls.crt"], now.leaf.Data["tls.key"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, service := range []string{"kubewasm-webhook", "kubewasm-webhook-replicas"} {
+		for _, suffix := range []string{".svc", ".svc.cluster.local"} {
+			if err := pair.Leaf.VerifyHostname(service + "." + namespace + suffix); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

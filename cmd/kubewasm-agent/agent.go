@@ -32,7 +32,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/shadow"
 	"github.com/kubewasm/kubewasm/internal/management"
 	"github.com/kubewasm/kubewasm/internal/program"
-	"github.com/kubewasm/kubewasm/internal/statusz"
+	"github.com/kubewasm/kubewasm/internal/program/statusz"
 )
 
 // mode is a running mode, or another task that runs as long as the agent.
@@ -168,7 +168,7 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	kubeletWeight, errKubelet := parse("cgroup.kubeletWeight", cfg.Cgroup.KubeletWeight, cgroup.WeightQuadratic, cgroup.WeightLinear)
 	// The agent is root on its node, so by default it does not execute pages of a file that may change.
 	a.runtime, err = host.NewRuntime(host.RuntimeConfig{
-		CacheDir: cfg.CacheDir, CacheBytes: cfg.CacheBytes, CacheCopy: cfg.CacheCopy == nil || *cfg.CacheCopy, KeepModules: true, Engine: cfg.Engine,
+		CacheDir: cfg.CacheDir, CacheBytes: cfg.CacheBytes, CacheCopy: true, KeepModules: true, Engine: cfg.Engine,
 		CacheError: func(err error) {
 			a.cacheless.Store(true)
 			logger.Error("the agent runs without its cache", slog.Any("err", err))

@@ -17,7 +17,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/internal/apiserver"
 	"github.com/kubewasm/kubewasm/internal/management"
-	"github.com/kubewasm/kubewasm/internal/statusz"
+	"github.com/kubewasm/kubewasm/internal/program/statusz"
 )
 
 // config is the configuration file.
@@ -26,10 +26,6 @@ type config struct {
 	CacheDir string `json:"cacheDir"`
 	// CacheBytes bounds that directory. 0 means 1 GiB.
 	CacheBytes int64 `json:"cacheBytes"`
-	// CacheCopy copies machine code from that directory into memory, some 8 MB for each different Go
-	// module, so that nothing that is written to a file there is ever executed. Default true. false
-	// maps the files, which nothing may then write to in place.
-	CacheCopy *bool `json:"cacheCopy"`
 	// Engine is compiler, which refuses to start if the node forbids executable memory, or
 	// interpreter. Without it, plugins are compiled if possible.
 	Engine host.Engine `json:"engine"`

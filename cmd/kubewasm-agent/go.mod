@@ -5,12 +5,14 @@ go 1.26.0
 replace (
 	github.com/kubewasm/kubewasm => ../..
 	github.com/kubewasm/kubewasm/hooks/runtime => ../../hooks/runtime
+	github.com/kubewasm/kubewasm/internal/program => ../../internal/program
 )
 
 require (
 	github.com/google/go-cmp v0.7.0
 	github.com/kubewasm/kubewasm v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/hooks/runtime v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm/internal/program v0.0.0-00010101000000-000000000000
 	github.com/prometheus/client_golang v1.24.0
 	k8s.io/api v0.37.1
 	k8s.io/apimachinery v0.37.1

@@ -30,7 +30,7 @@ import (
 	"github.com/kubewasm/kubewasm/hooks/runtime/standalone"
 	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/program"
-	"github.com/kubewasm/kubewasm/internal/statusz"
+	"github.com/kubewasm/kubewasm/internal/program/statusz"
 )
 
 func main() {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/program"
-	"github.com/kubewasm/kubewasm/internal/statusz"
+	"github.com/kubewasm/kubewasm/internal/program/statusz"
 )
 
 // page returns the page of the agent.

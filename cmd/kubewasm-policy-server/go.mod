@@ -5,6 +5,7 @@ go 1.26.0
 replace (
 	github.com/kubewasm/kubewasm => ../..
 	github.com/kubewasm/kubewasm/host/oci/sigstore => ../../host/oci/sigstore
+	github.com/kubewasm/kubewasm/internal/program => ../../internal/program
 )
 
 require (
@@ -14,6 +15,7 @@ require (
 	github.com/kubewasm/kubewasm/admission/kubewarden v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/admission/webhook v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/host/oci/sigstore v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm/internal/program v0.0.0-00010101000000-000000000000
 	github.com/prometheus/client_golang v1.24.1
 	github.com/sigstore/sigstore-go v1.3.0
 	go.opentelemetry.io/otel v1.46.0

@@ -9,9 +9,9 @@ import (
 	"github.com/kubewasm/kubewasm/admission/kubewarden/policyserver"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/program"
+	"github.com/kubewasm/kubewasm/internal/program/statusz"
 	"github.com/kubewasm/kubewasm/internal/publicerr"
 	"github.com/kubewasm/kubewasm/internal/serving"
-	"github.com/kubewasm/kubewasm/internal/statusz"
 )
 
 // status returns the page of the server.

@@ -2,13 +2,17 @@ module github.com/kubewasm/kubewasm/cmd/kubewasm-scheduler
 
 go 1.26.0
 
-replace github.com/kubewasm/kubewasm => ../..
+replace (
+	github.com/kubewasm/kubewasm => ../..
+	github.com/kubewasm/kubewasm/internal/program => ../../internal/program
+)
 
 replace github.com/kubewasm/kubewasm/sched/kube137 => ../../sched/kube138
 
 require (
 	github.com/go-logr/logr v1.4.3
 	github.com/kubewasm/kubewasm v0.0.0
+	github.com/kubewasm/kubewasm/internal/program v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/sched/kube137 v0.0.0
 	github.com/prometheus/client_golang v1.24.0
 	github.com/spf13/cobra v1.10.2

@@ -13,7 +13,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/management"
 	"github.com/kubewasm/kubewasm/internal/program"
-	"github.com/kubewasm/kubewasm/internal/statusz"
+	"github.com/kubewasm/kubewasm/internal/program/statusz"
 )
 
 // serveStatus serves the page of the scheduler at --plugin-status-address until stop is called.

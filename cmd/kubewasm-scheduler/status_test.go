@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/internal/statusz"
+	"github.com/kubewasm/kubewasm/internal/program/statusz"
 	"github.com/kubewasm/kubewasm/internal/testkit/operate"
 )
 

@@ -31,6 +31,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/testkit/self"
+	"github.com/kubewasm/kubewasm/internal/testkit/vm"
 )
 
 // faults is a directory with the built program and what it is started with.
@@ -44,20 +45,18 @@ type faults struct {
 func newFaults(t *testing.T) *faults {
 	t.Helper()
 	f := &faults{dir: t.TempDir()}
-	f.binary = filepath.Join(f.dir, "kubewasm-webhook")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", f.binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	if dir := os.Getenv(vm.GuestDir); dir != "" {
+		f.binary, f.guest = filepath.Join(dir, "kubewasm-webhook"), filepath.Join(dir, "required-labels.wasm")
+	} else {
+		f.build(t)
 	}
 	var err error
-	if f.guest, err = guestbuild.Build(t.Context(), "../../examples/admission/required-labels"); err != nil {
-		t.Fatal(err)
-	}
 	if f.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, f.key.Public(), f.key)
 	if err != nil {
@@ -74,6 +73,21 @@ func newFaults(t *testing.T) *faults {
 	f.put(t, "token", "secret")
 	f.put(t, "policies.yaml", f.policy("labels", "app"))
 	return f
+}
+
+// build builds the program, as for an image, and its guest.
+func (f *faults) build(t *testing.T) {
+	t.Helper()
+	f.binary = filepath.Join(f.dir, "kubewasm-webhook")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", f.binary, ".")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var err error
+	if f.guest, err = guestbuild.Build(t.Context(), "../../examples/admission/required-labels"); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // path returns a file of the directory.
@@ -99,7 +113,7 @@ func (f *faults) exchange(t *testing.T, serial int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(serial), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, f.authority, key.Public(), f.key)
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +136,8 @@ type replica struct {
 	ended chan error
 }
 
-// start starts the webhook in a shell, after a script that makes the fault. more are further flags.
+// start starts the webhook, in a shell after a script that makes the fault if there is one. more are
+// further flags.
 func (f *faults) start(t *testing.T, script string, more ...string) *replica {
 	t.Helper()
 	r := &replica{f: f, addr: freeAddress(t), ended: make(chan error, 1)}
@@ -130,7 +145,10 @@ func (f *faults) start(t *testing.T, script string, more ...string) *replica {
 		f.binary, "-addr", r.addr, "-cert", f.path("tls.crt"), "-key", f.path("tls.key"), "-config", f.path("policies.yaml"), "-cache-dir", f.path("cache"),
 		"-interval", "50ms", "-drain-delay", "1ms",
 	}, more...)
-	r.cmd = exec.Command("sh", append([]string{"-c", script + "\n" + `exec "$0" "$@"`}, args...)...)
+	if script != "" {
+		args = append([]string{"sh", "-c", script + "\n" + `exec "$0" "$@"`}, args...)
+	}
+	r.cmd = exec.Command(args[0], args[1:]...)
 	r.cmd.Dir, r.cmd.Env = "/", []string{"PATH=" + os.Getenv("PATH")} // Without a home.
 	r.cmd.Stdout, r.cmd.Stderr = &r.log, &r.log
 	if err := r.cmd.Start(); err != nil {

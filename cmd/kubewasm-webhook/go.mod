@@ -6,6 +6,7 @@ replace (
 	github.com/kubewasm/kubewasm => ../..
 	github.com/kubewasm/kubewasm/admission/kubewarden => ../../admission/kubewarden
 	github.com/kubewasm/kubewasm/admission/rego => ../../admission/rego
+	github.com/kubewasm/kubewasm/internal/program => ../../internal/program
 )
 
 require (
@@ -14,6 +15,7 @@ require (
 	github.com/kubewasm/kubewasm/admission/kubewarden v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/admission/rego v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/admission/webhook v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm/internal/program v0.0.0-00010101000000-000000000000
 	github.com/prometheus/client_golang v1.24.1
 	k8s.io/api v0.35.0
 	k8s.io/apimachinery v0.35.0

@@ -52,7 +52,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
 	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/program"
-	"github.com/kubewasm/kubewasm/internal/statusz"
+	"github.com/kubewasm/kubewasm/internal/program/statusz"
 )
 
 func main() {
@@ -101,7 +101,7 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.registries, "registries", "", "`file` with access to registries and trusted signers, for policies from oci")
 	flags.StringVar(&o.stateDir, "state-dir", "", "`directory` for modules loaded by the management API")
 	flags.StringVar(&o.cacheDir, "cache-dir", "", "`directory` for compiled modules")
-	flags.BoolVar(&o.cacheCopy, "cache-copy", false, "copy machine code from that directory into memory instead of mapping its files, which must not be overwritten in place")
+	flags.BoolVar(&o.cacheCopy, "cache-copy", false, "map copies without names of machine code in that directory instead of its files, which must not be overwritten in place")
 	flags.StringVar((*string)(&o.engine), "engine", "", "`engine` for guests: compiler fails to start where it is unsupported, interpreter needs no compiler; empty selects the best available")
 	flags.Int64Var(&o.cacheBytes, "cache-bytes", 0, "maximum `bytes` in that directory; 0 means 1 GiB")
 	flags.StringVar(&o.tokenFile, "api-token-file", "", "`file` of the bearer token for the management API")

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/internal/statusz"
+	"github.com/kubewasm/kubewasm/internal/program/statusz"
 	"github.com/kubewasm/kubewasm/internal/testkit/operate"
 )
 

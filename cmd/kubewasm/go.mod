@@ -6,6 +6,7 @@ replace (
 	github.com/kubewasm/kubewasm => ../..
 	github.com/kubewasm/kubewasm/admission/kubewarden => ../../admission/kubewarden
 	github.com/kubewasm/kubewasm/admission/rego => ../../admission/rego
+	github.com/kubewasm/kubewasm/internal/program => ../../internal/program
 )
 
 require (
@@ -16,6 +17,7 @@ require (
 	github.com/kubewasm/kubewasm/admission/kubewarden v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/admission/rego v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/admission/webhook v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm/internal/program v0.0.0-00010101000000-000000000000
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	golang.org/x/crypto v0.57.0

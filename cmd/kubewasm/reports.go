@@ -8,8 +8,8 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission/audit"
 	"github.com/kubewasm/kubewasm/host/profile"
+	"github.com/kubewasm/kubewasm/internal/program/statusz"
 	"github.com/kubewasm/kubewasm/internal/replay"
-	"github.com/kubewasm/kubewasm/internal/statusz"
 )
 
 // facts returns pairs of a name and a value.

@@ -4,14 +4,14 @@ import (
 	"os"
 	"testing"
 
-	"github.com/kubewasm/kubewasm/hooks/internal/cgroup2vm"
+	"github.com/kubewasm/kubewasm/internal/testkit/vm"
 )
 
 // The tests on cgroups of the kernel, once more on cgroup v2 with all its
 // controllers.
 func TestOnCgroup2(t *testing.T) {
-	if os.Getenv(cgroup2vm.GuestDir) != "" {
+	if os.Getenv(vm.GuestDir) != "" {
 		t.Skip("this is the virtual machine")
 	}
-	cgroup2vm.Run(t, ".", "^Test(Enforce|State|AProcess)")
+	vm.Run(t, ".", "^Test(Enforce|State|AProcess)")
 }

@@ -24,13 +24,13 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
-	"github.com/kubewasm/kubewasm/hooks/internal/cgroup2vm"
 	"github.com/kubewasm/kubewasm/hooks/runtime/internal/runtimetest"
 	"github.com/kubewasm/kubewasm/hooks/runtime/nri"
 	"github.com/kubewasm/kubewasm/hooks/runtime/runtimehook"
 	pb "github.com/kubewasm/kubewasm/hooks/runtime/runtimehook/runtimehookpb"
 	"github.com/kubewasm/kubewasm/hooks/runtime/standalone"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/testkit/vm"
 )
 
 func n(v int64) *int64 { return &v }
@@ -254,14 +254,14 @@ func byNRI(t *testing.T, node *runtimetest.Runtime, agent *runtimetest.Agent, an
 
 // The same on cgroup v2.
 func TestParityOnCgroup2(t *testing.T) {
-	if os.Getenv(cgroup2vm.GuestDir) != "" {
+	if os.Getenv(vm.GuestDir) != "" {
 		t.Skip("this is the virtual machine")
 	}
 	guest, err := guestbuild.Build(t.Context(), "../testdata/scripted")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cgroup2vm.Run(t, ".", "^TestParity$", guest)
+	vm.Run(t, ".", "^TestParity$", guest)
 }
 
 // cases are decisions about each field. Each is one about containers, about pods

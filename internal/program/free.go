@@ -14,7 +14,12 @@ const freeDelay = 2 * time.Second
 // FreeAfterBuilds returns an observer that gives memory back to the system after plugins were
 // built: compilations leave a hundred times what a plugin takes.
 func FreeAfterBuilds() host.Observer {
-	f := freeing{time.AfterFunc(time.Hour, debug.FreeOSMemory)}
+	var f freeing
+	f.timer = time.AfterFunc(time.Hour, func() {
+		// What finalizers hold, as machine code, is found by one collection and freed by the next.
+		debug.FreeOSMemory()
+		time.AfterFunc(freeDelay, debug.FreeOSMemory)
+	})
 	f.timer.Stop()
 	return f
 }

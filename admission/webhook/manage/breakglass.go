@@ -30,8 +30,12 @@ const MaxBreakGlass = 24 * time.Hour
 // maxReasonBytes is the length of the longest BreakGlass.Reason.
 const maxReasonBytes = 256
 
-// glassInterval is the interval of log lines while policies only monitor.
-const glassInterval = time.Minute
+// While policies only monitor, a line is logged in each glassInterval, and the clock is looked at in
+// each clockInterval.
+const (
+	glassInterval = time.Minute
+	clockInterval = time.Second
+)
 
 // check returns the mistakes.
 func (b *BreakGlass) check(now time.Time) (errs []error) {
@@ -56,7 +60,8 @@ func (b *BreakGlass) check(now time.Time) (errs []error) {
 // glass is a BreakGlass in force.
 type glass struct {
 	BreakGlass
-	// end fires at its end, whatever happens to the clock of the machine meanwhile.
+	// end fires when its time has gone by, also if the clock of the machine was set back meanwhile.
+	// If it was set forward, the clock tells.
 	end *time.Timer
 }
 
@@ -125,16 +130,25 @@ func (m *Manager) breakGlass(origin string, b *BreakGlass) {
 	m.glasses[origin] = g
 	m.sayBroken(origin, g)
 	g.end = time.AfterFunc(time.Until(b.Until), func() { m.endBreakGlass(origin, g) })
+	said := time.Now()
 	var again func()
 	again = func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if m.glasses[origin] == g {
-			m.sayBroken(origin, g)
-			time.AfterFunc(glassInterval, again)
+		if m.glasses[origin] != g {
+			return
 		}
+		if !g.Until.After(time.Now().Round(0)) { // Without its reading of the monotonic clock.
+			g.end.Reset(0)
+			return
+		}
+		if time.Since(said) >= glassInterval {
+			said = time.Now()
+			m.sayBroken(origin, g)
+		}
+		time.AfterFunc(clockInterval, again)
 	}
-	time.AfterFunc(glassInterval, again)
+	time.AfterFunc(clockInterval, again)
 }
 
 func (m *Manager) sayBroken(origin string, g *glass) {

@@ -6,7 +6,8 @@ read the cluster with lookup, so the chart keeps the CA in a Secret of its own, 
 and no Role names, and signs certificates with it:
 
   - The CA is kept while selfManaged.generation is that of its annotation.
-  - A certificate is kept for renewAfterDays, and renewed by the same CA: API servers notice nothing.
+  - A certificate is kept for renewAfterDays and as long as its names are those of the Services, and
+    renewed by the same CA: API servers notice nothing.
   - A larger generation makes a CA, and the one before stays in the bundle. The certificate stays
     too, since a Secret reaches a Pod up to two minutes before or after API servers trust the CA.
     The next upgrade signs a certificate with the new CA, the third drops the old one.
@@ -29,7 +30,12 @@ rendering would have another CA. Use certificates.mode CertManager or Existing t
 
 {{- define "kubewasm.certificate.names" -}}
 {{- $service := printf "%s.%s.svc" (include "kubewasm.name" .) .root.Release.Namespace -}}
-{{- list $service (printf "%s.%s" $service .root.Values.clusterDomain) | toJson -}}
+{{- $names := list $service (printf "%s.%s" $service .root.Values.clusterDomain) -}}
+{{- if eq .component "webhook" -}}
+{{- $replicas := printf "%s-replicas.%s.svc" (include "kubewasm.name" .) .root.Release.Namespace -}}
+{{- $names = concat $names (list $replicas (printf "%s.%s" $replicas .root.Values.clusterDomain)) -}}
+{{- end -}}
+{{- $names | toJson -}}
 {{- end -}}
 
 {{- /* What helm keeps for a component, in JSON: ca, key, previous, caGeneration, crt, crtKey,
@@ -67,7 +73,7 @@ issued, crtGeneration. It is made once in a rendering. */ -}}
 replaced, by the next upgrade. */ -}}
 {{- $_ := set $own "previous" (dig "data" "ca.crt" "" $ca | default (dig "data" "ca.crt" "" $leaf)) -}}
 {{- end -}}
-{{- $old := gt (sub $now ($own.issued | int64)) (mul 86400 (int64 $v.renewAfterDays)) -}}
+{{- $old := or (gt (sub $now ($own.issued | int64)) (mul 86400 (int64 $v.renewAfterDays))) (ne (dig "metadata" "annotations" "kubewasm.dev/names" "" $leaf) ($names | join ",")) -}}
 {{- /* A certificate of the CA before is kept in the upgrade that replaces the CA, unless it is old. */ -}}
 {{- $behind := and (ne $leafGeneration (int $own.caGeneration)) (eq $caGeneration (int $own.caGeneration)) -}}
 {{- $signer := "" -}}
@@ -145,7 +151,7 @@ metadata:
   name: {{ $name }}-tls
   namespace: {{ .root.Release.Namespace }}
   labels: {{- include "kubewasm.labels" . | nindent 4 }}
-  annotations: {kubewasm.dev/generation: {{ $own.crtGeneration | quote }}, kubewasm.dev/issued: {{ $own.issued | int64 | quote }}}
+  annotations: {kubewasm.dev/generation: {{ $own.crtGeneration | quote }}, kubewasm.dev/issued: {{ $own.issued | int64 | quote }}, kubewasm.dev/names: {{ include "kubewasm.certificate.names" . | fromJsonArray | join "," | quote }}}
 data:
   tls.crt: {{ $own.crt }}
   tls.key: {{ $own.crtKey }}

@@ -4,15 +4,15 @@ import (
 	"os"
 	"testing"
 
-	"github.com/kubewasm/kubewasm/hooks/internal/cgroup2vm"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/testkit/race"
+	"github.com/kubewasm/kubewasm/internal/testkit/vm"
 )
 
 // The reconciler on cgroup v2, but for what floods the kernel's queue or compiles
 // another guest: in a virtual machine that takes minutes.
 func TestOnCgroup2(t *testing.T) {
-	if os.Getenv(cgroup2vm.GuestDir) != "" {
+	if os.Getenv(vm.GuestDir) != "" {
 		t.Skip("this is the virtual machine")
 	}
 	if race.Enabled {
@@ -22,5 +22,5 @@ func TestOnCgroup2(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cgroup2vm.Run(t, ".", "^TestReconciler(Watches|Sees|PutsBack|Brings|Finds|Decides|AfterARestart|Gives|While|Without)", guest)
+	vm.Run(t, ".", "^TestReconciler(Watches|Sees|PutsBack|Brings|Finds|Decides|AfterARestart|Gives|While|Without)", guest)
 }

@@ -24,12 +24,12 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
-	"github.com/kubewasm/kubewasm/hooks/internal/cgroup2vm"
 	"github.com/kubewasm/kubewasm/hooks/internal/cgrouptest"
 	"github.com/kubewasm/kubewasm/hooks/runtime/standalone"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
+	"github.com/kubewasm/kubewasm/internal/testkit/vm"
 )
 
 const (
@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 
 func source(t testing.TB, dir string) host.Source {
 	t.Helper()
-	if guests := os.Getenv(cgroup2vm.GuestDir); guests != "" {
+	if guests := os.Getenv(vm.GuestDir); guests != "" {
 		return host.File(filepath.Join(guests, filepath.Base(dir)+".wasm"))
 	}
 	file, err := guestbuild.Build(t.Context(), dir)

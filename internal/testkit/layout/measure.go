@@ -45,12 +45,12 @@ const (
 
 // bounds are the bounds and the targets of the figures. A bound is the figure of its day, rounded up.
 var bounds = []Figure{
-	{Name: linesOfAll, Bound: 157_800, Target: 114_000},
-	{Name: linesOfRoot, Bound: 101_700, Target: 90_000},
+	{Name: linesOfAll, Bound: 159_800, Target: 114_000},
+	{Name: linesOfRoot, Bound: 102_300, Target: 90_000},
 	{Name: linesOfAdapter, Bound: 39_700, Target: 50_000},
-	{Name: rootPackages, Bound: 189, Target: 165},
-	{Name: exportedNames, Bound: 2_910, Target: NoTarget},
-	{Name: namesWithout, Bound: 800, Target: 800},
+	{Name: rootPackages, Bound: 188, Target: 165},
+	{Name: exportedNames, Bound: 2_911, Target: NoTarget},
+	{Name: namesWithout, Bound: 804, Target: 800},
 	{Name: leaks, Bound: 0, Target: 0},
 	{Name: arrowsUp, Bound: 5, Target: 5},
 }
@@ -224,7 +224,7 @@ const (
 var floors = [][]string{{"abi"}, {products}, {"codec"}, {"host", "guest"}, {"admission", "hooks", "sched"}, {kits}, {"cmd"}, {"examples"}, {checks}}
 
 // secondFloor are the directories of what builds and checks the project.
-var secondFloor = []string{"charts/render", "internal/bench", "internal/testkit"}
+var secondFloor = []string{"charts/render", "hooks/runtime/internal/runtimetest", "internal/bench", "internal/testkit"}
 
 // kitsOf are the directories of kits for tests, with the two packages that they alone share.
 var kitsOf = []string{"abi/conformance", "admission/admissiontest", "hooks/hookstest", "host/cases", "internal/cases", "host/service/servicetest", "sched/schedtest", "internal/harness", "internal/framework"}

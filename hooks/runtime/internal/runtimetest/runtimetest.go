@@ -18,10 +18,10 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
-	"github.com/kubewasm/kubewasm/hooks/internal/cgroup2vm"
 	"github.com/kubewasm/kubewasm/hooks/internal/cgrouptest"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/testkit/vm"
 )
 
 // Scripted is the guest, from a package two directories below hooks.
@@ -45,8 +45,8 @@ type Agent struct {
 // NewAgent loads the guest in dir as the plugin "p".
 func NewAgent(t testing.TB, dir string, change func(*hooks.PluginConfig)) *Agent {
 	t.Helper()
-	file := filepath.Join(os.Getenv(cgroup2vm.GuestDir), filepath.Base(dir)+".wasm")
-	if os.Getenv(cgroup2vm.GuestDir) == "" {
+	file := filepath.Join(os.Getenv(vm.GuestDir), filepath.Base(dir)+".wasm")
+	if os.Getenv(vm.GuestDir) == "" {
 		var err error
 		if file, err = guestbuild.Build(t.Context(), dir); err != nil {
 			t.Fatal(err)

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func main() {
@@ -20,9 +22,9 @@ func main() {
 		return
 	}
 	if err := run(); err != nil {
-		fmt.Println("cgroup2vm: failed:", err)
+		fmt.Println("vm: failed:", err)
 	} else {
-		fmt.Println("cgroup2vm: passed")
+		fmt.Println("vm: passed")
 	}
 	syscall.Sync()
 	syscall.Reboot(syscall.LINUX_REBOOT_CMD_POWER_OFF)
@@ -34,6 +36,9 @@ func run() error {
 			return fmt.Errorf("mount %s: %w", m.at, err)
 		}
 	}
+	if err := loopback(); err != nil {
+		return fmt.Errorf("set the loopback interface up: %w", err)
+	}
 	pattern, err := os.ReadFile("/pattern")
 	if err != nil {
 		return err
@@ -42,4 +47,19 @@ func run() error {
 	cmd.Env = []string{"PATH=/bin", "HOME=/tmp", "TMPDIR=/tmp", "CI=1", "KUBEWASM_GUEST_DIR=/guests"}
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stdout
 	return cmd.Run()
+}
+
+// loopback sets the loopback interface up.
+func loopback() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	lo, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	lo.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
 }

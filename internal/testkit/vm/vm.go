@@ -1,6 +1,7 @@
-// Package cgroup2vm runs a test binary on a kernel with cgroup v2 and all its controllers, in QEMU:
-// build machines may still have cgroup v1, or only a container's part of v2.
-package cgroup2vm
+// Package vm runs a test binary on a machine of its own, in QEMU: with cgroup v2 and all its
+// controllers, where a build machine may have cgroup v1 or only a container's part of v2, and with a
+// clock that a test may set.
+package vm
 
 import (
 	"bytes"
@@ -31,21 +32,21 @@ func kernel() (string, error) {
 	return files[len(files)-1], nil
 }
 
-// GuestDir is the environment variable that names the directory with the guests, in the virtual
-// machine, which has no tools to build them.
+// GuestDir is the environment variable that names the directory with the guests and the programs, in
+// the virtual machine, which has no tools to build them.
 const GuestDir = "KUBEWASM_GUEST_DIR"
 
 // Run builds the tests of the package in dir and runs those that match pattern in a virtual
-// machine, with guests in GuestDir. The test fails if one of them does, and is skipped without QEMU
+// machine, with the files guests in GuestDir. The test fails if one of them does, and is skipped without QEMU
 // or a kernel; with CI set that is a failure.
 func Run(t *testing.T, dir, pattern string, guests ...string) {
 	t.Helper()
 	no := func(err error) {
 		t.Helper()
 		if os.Getenv("CI") != "" {
-			t.Fatalf("no virtual machine for cgroup v2: %v", err)
+			t.Fatalf("no virtual machine: %v", err)
 		}
-		t.Skipf("no virtual machine for cgroup v2: %v", err)
+		t.Skipf("no virtual machine: %v", err)
 	}
 	qemu, err := exec.LookPath("qemu-system-x86_64")
 	if err != nil {
@@ -64,7 +65,7 @@ func Run(t *testing.T, dir, pattern string, guests ...string) {
 			t.Fatalf("build %s: %v: %s", file, err, out)
 		}
 	}
-	build("init", "build", "github.com/kubewasm/kubewasm/hooks/internal/cgroup2vm/init")
+	build("init", "build", "github.com/kubewasm/kubewasm/internal/testkit/vm/init")
 	build("test", "test", "-c", ".")
 
 	var initramfs archive
@@ -150,7 +151,7 @@ func (s *serial) Write(b []byte) (int, error) {
 }
 
 // Passed is the last line of init after a success.
-const Passed = "cgroup2vm: passed"
+const Passed = "vm: passed"
 
 // archive is an initramfs: cpio in the format "newc"
 // (Documentation/driver-api/early-userspace/buffer-format.rst).

@@ -449,7 +449,7 @@ func TestBrowser(t *testing.T) {
 func TestPluginsOfTheRuntime(t *testing.T) {
 	rt, collector := newRuntime(t), new(Collector)
 	for scope, calls := range map[string]int{"default-scheduler": 1, "batch": 3} {
-		p, err := rt.Load(t.Context(), host.Config{Name: "good", Scope: scope, Module: host.ModuleConfig{File: "../../host/testdata/good.wasm"}, GuestConfig: []byte(`{"zone": "a"}`), Observer: collector}, host.Adapter{Kind: abi.KindScheduler})
+		p, err := rt.Load(t.Context(), host.Config{Name: "good", Scope: scope, Module: host.ModuleConfig{File: "../../../host/testdata/good.wasm"}, GuestConfig: []byte(`{"zone": "a"}`), Observer: collector}, host.Adapter{Kind: abi.KindScheduler})
 		if err != nil {
 			t.Fatal(err)
 		}
