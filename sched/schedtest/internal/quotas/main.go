@@ -73,7 +73,18 @@ func (plugin) EventsToRegister() ([]sched.ClusterEventWithHint, error) {
 	return []sched.ClusterEventWithHint{{
 		Event:          sched.ClusterEvent{Object: quotas, ActionType: abi.ActionAdd | abi.ActionUpdate},
 		QueueingHintFn: isOpen,
+	}, {
+		Event:          sched.ClusterEvent{Resource: abi.EventPersistentVolumeClaim, ActionType: abi.ActionAdd},
+		QueueingHintFn: isClaimed,
 	}}, nil
+}
+
+// isClaimed queues the Pod that a new claim names in its label.
+func isClaimed(pod core.Pod, _, claim sched.EventObject) (sched.QueueingHint, error) {
+	if core.PersistentVolumeClaimFromProto(claim.Bytes()).Metadata().Labels().Get("for") == pod.Metadata().Name() {
+		return sched.Queue, nil
+	}
+	return sched.QueueSkip, nil
 }
 
 func isOpen(pod core.Pod, _, changed sched.EventObject) (sched.QueueingHint, error) {

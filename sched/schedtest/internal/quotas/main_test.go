@@ -44,18 +44,28 @@ func TestHints(t *testing.T) {
 	schedtest.Each(t, plugin{}, func(t *testing.T, p *schedtest.Plugin) {
 		p = p.In(t, kind)
 		changed := sched.ClusterEvent{Object: quotas, ActionType: abi.ActionUpdate}
-		if diff := cmp.Diff([]sched.ClusterEvent{{Resource: abi.EventNamed, Object: quotas, ActionType: abi.ActionAdd | abi.ActionUpdate}}, p.EventsToRegister(t)); diff != "" {
+		if diff := cmp.Diff([]sched.ClusterEvent{
+			{Resource: abi.EventNamed, Object: quotas, ActionType: abi.ActionAdd | abi.ActionUpdate},
+			{Resource: abi.EventPersistentVolumeClaim, ActionType: abi.ActionAdd},
+		}, p.EventsToRegister(t)); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
+		claimed := sched.ClusterEvent{Resource: abi.EventPersistentVolumeClaim, ActionType: abi.ActionAdd}
+		claim := func(pod string) string {
+			return `{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data, namespace: default, labels: {for: ` + pod + `}}}`
+		}
 		for _, test := range []struct {
+			event              sched.ClusterEvent
 			pod, before, after string
 			want               sched.QueueingHint
 		}{
-			{member, shut, opened, sched.Queue},
-			{member, opened, shut, sched.QueueSkip},
-			{other, shut, opened, sched.QueueSkip},
+			{changed, member, shut, opened, sched.Queue},
+			{changed, member, opened, shut, sched.QueueSkip},
+			{changed, other, shut, opened, sched.QueueSkip},
+			{claimed, member, "", claim("web"), sched.Queue},
+			{claimed, member, "", claim("api"), sched.QueueSkip},
 		} {
-			if got, err := p.QueueingHint(t, changed, test.pod, test.before, test.after); got != test.want || err != nil {
+			if got, err := p.QueueingHint(t, test.event, test.pod, test.before, test.after); got != test.want || err != nil {
 				t.Errorf("%s: the hint is %d, %v; want %d", test.pod, got, err, test.want)
 			}
 		}
