@@ -172,8 +172,6 @@ func waits(s *Status) bool {
 }
 
 // refuses records that a cycle refuses its Pod if the status does, and returns the status.
-//
-// 0 allocs if the Pod is not refused, or was before: TestFilterDoesNotAllocate.
 func (p *Plugin) refuses(c *Cycle, s *Status) *Status {
 	if s == nil || p.wakes == nil || c == nil || c.of == nil || !waits(s) || !c.attempt.refused.CompareAndSwap(false, true) {
 		return s
