@@ -205,3 +205,47 @@ func TestActivate(t *testing.T) {
 		t.Error("a monitored guest activates a Pod")
 	}
 }
+
+// TestARepetitionActivatesNothing has Permit repeat Reserve, which activates a Pod.
+func TestARepetitionActivatesNothing(t *testing.T) {
+	rt, err := compiledOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := guestbuild.Build(t.Context(), "schedtest/internal/quotas")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var activated []string
+	handle := &framework.Handle{Informers: framework.NewInformers(), Activates: func(pods []types.NamespacedName) {
+		for _, pod := range pods {
+			activated = append(activated, pod.Name)
+		}
+	}}
+	made := new(calls)
+	made.reset()
+	cfg := host.Config{Name: "quotas", Module: host.ModuleConfig{File: file}, Grants: []string{sched.GrantActivate}, Observer: made}
+	everyCall(&cfg)
+	p, err := sched.Load(t.Context(), rt, sched.PluginConfig{Objects: []host.ObjectGrant{{Resource: "quota.example.com/v1/quotas"}}, Config: cfg}, framework.Of(handle))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close(context.WithoutCancel(t.Context()))
+	pod := annotated("p", "with", "a", "siblings", "b")
+	c := p.Begin(pod)
+	if _, status := p.PreFilter(c, nil); status != nil {
+		t.Fatal(status.Message())
+	}
+	if status := p.Reserve(c, pod, "n1"); status != nil {
+		t.Fatal(status.Message())
+	}
+	if status, _ := p.Permit(c, pod, "n1"); status != nil {
+		t.Fatal(status.Message())
+	}
+	if diff := cmp.Diff([]string{"a", "b"}, activated); diff != "" {
+		t.Errorf("activated (-want +got):\n%s", diff)
+	}
+	if made.made["reserve"] < 2 {
+		t.Errorf("Reserve was called %d times, want a repetition", made.made["reserve"])
+	}
+}

@@ -57,17 +57,28 @@ func (plugin) PreFilter(_ sched.CycleState, pod core.Pod, _ sched.NodeInfos) (*s
 	return nil, nil
 }
 
-// Permit wakes the Pods that the annotation siblings names, with a comma after each.
-func (plugin) Permit(_ sched.CycleState, pod core.Pod, _ string) (*sched.Status, meta.Duration) {
+// activate wakes the Pods that an annotation names, with a comma between each two.
+func activate(pod core.Pod, annotation string) {
 	var siblings []sched.PodName
-	for list := pod.Metadata().Annotations().Get("siblings"); list != ""; {
+	for list := pod.Metadata().Annotations().Get(annotation); list != ""; {
 		var name string
 		name, list, _ = strings.Cut(list, ",")
 		siblings = append(siblings, sched.PodName{Namespace: pod.Metadata().Namespace(), Name: name})
 	}
 	sched.Activate(siblings...)
+}
+
+func (plugin) Permit(_ sched.CycleState, pod core.Pod, _ string) (*sched.Status, meta.Duration) {
+	activate(pod, "siblings")
 	return nil, 0
 }
+
+func (plugin) Reserve(_ sched.CycleState, pod core.Pod, _ string) *sched.Status {
+	activate(pod, "with")
+	return nil
+}
+
+func (plugin) Unreserve(sched.CycleState, core.Pod, string) {}
 
 func (plugin) EventsToRegister() ([]sched.ClusterEventWithHint, error) {
 	return []sched.ClusterEventWithHint{{
