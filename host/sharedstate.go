@@ -88,15 +88,15 @@ func StateImports() []Import {
 			if err := statemap.CheckValue(int(uint32(stack[3]))); err != nil {
 				inst.Abort(err)
 			}
-			inst.pay(stateWriteWork)
+			inst.Spend(stateWriteWork)
 			stack[0] = uint64(tx.Put(key, inst.Read(uint32(stack[2]), uint32(stack[3])), int64(stack[4])))
 		}),
 		fn("delete", 0b11, []abi.ValueType{i32, i32, i64}, one, func(inst *Instance, tx *statemap.Tx, stack []uint64) {
-			inst.pay(stateWriteWork)
+			inst.Spend(stateWriteWork)
 			stack[0] = uint64(tx.Delete(inst.stateKey(stack[0], stack[1]), int64(stack[2])))
 		}),
 		fn("add", 0b11, []abi.ValueType{i32, i32, i64, i64}, one, func(inst *Instance, tx *statemap.Tx, stack []uint64) {
-			inst.pay(stateWriteWork)
+			inst.Spend(stateWriteWork)
 			stack[0] = uint64(tx.Add(inst.stateKey(stack[0], stack[1]), int64(stack[2]), int64(stack[3])))
 		}),
 		fn("list", 0b111111, []abi.ValueType{i32, i32, i32, i32, i32, i32}, one, func(inst *Instance, tx *statemap.Tx, stack []uint64) {

@@ -2,8 +2,10 @@ package kube137_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
@@ -17,11 +19,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/testkit/replaying"
 	"github.com/kubewasm/kubewasm/sched"
 	"github.com/kubewasm/kubewasm/sched/kube137"
 	"github.com/kubewasm/kubewasm/sched/kube137/kube137test"
@@ -32,6 +36,7 @@ type quotas struct {
 	t      *testing.T
 	p      kube137.Plugin
 	module string
+	events *events.FakeRecorder
 }
 
 func newQuotas(t *testing.T, args string, opts ...sched.Option) *quotas {
@@ -40,12 +45,13 @@ func newQuotas(t *testing.T, args string, opts ...sched.Option) *quotas {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw := fmt.Sprintf(`{"module": {"file": %q}, "grants": ["state"]%s}`, file, args)
-	p, err := kube137.New("quota", shared, opts...)(t.Context(), &kruntime.Unknown{Raw: []byte(raw)}, &kube137test.Handle{})
+	recorder := events.NewFakeRecorder(100)
+	raw := fmt.Sprintf(`{"module": {"file": %q}, "grants": ["state", "events"]%s}`, file, args)
+	p, err := kube137.New("quota", shared, opts...)(t.Context(), &kruntime.Unknown{Raw: []byte(raw)}, &kube137test.Handle{Recorder: recorder})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &quotas{t, p.(kube137.Plugin), file}
+	return &quotas{t, p.(kube137.Plugin), file, recorder}
 }
 
 func tenantPod(n, tenant int, trap string) *corev1.Pod {
@@ -300,6 +306,83 @@ func TestSharedStateIsBounded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// meddler is a log that runs a function at the first line with a message.
+type meddler struct {
+	slog.Handler
+	lines *atomic.Int32
+	do    func()
+}
+
+func (m meddler) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "between" && m.lines.Add(1) == 1 {
+		m.do()
+	}
+	return nil
+}
+
+func (m meddler) WithAttrs([]slog.Attr) slog.Handler { return m }
+func (m meddler) WithGroup(string) slog.Handler      { return m }
+
+// TestSharedStateConflicts has another call change the state between a read and a write: the function
+// is called again, with the new state, and its event is reported once.
+func TestSharedStateConflicts(t *testing.T) {
+	var q *quotas
+	var lines atomic.Int32
+	log := meddler{slog.NewTextHandler(io.Discard, nil), &lines, func() {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if _, status := q.begin(tenantPod(1, 1, "")); status != nil {
+				t.Error(status.AsError())
+			}
+		}()
+		<-done
+	}}
+	q = newQuotas(t, `, "limits": {"instances": 3}`, sched.WithLogger(slog.New(log)))
+	pod := tenantPod(2, 1, "")
+	pod.Annotations["between"] = "true"
+	if _, status := q.begin(pod); status != nil {
+		t.Fatal(status.AsError())
+	}
+	counters, _ := q.state()
+	seen := ""
+	for key, value := range q.p.Guest().SharedState() {
+		if key == "seen/uid-2" {
+			seen = string(value)
+		}
+	}
+	if counters["tenant/1"] != 2 || seen != "1" || lines.Load() != 2 || len(q.events.Events) != 1 {
+		t.Errorf("counters %v, the last call has seen %q, %d calls, %d events", counters, seen, lines.Load(), len(q.events.Events))
+	}
+}
+
+// TestARecordingOfSharedStateReplays records calls that use the state at the same time, conflict and
+// trap. A replay answers them from the recording.
+func TestARecordingOfSharedStateReplays(t *testing.T) {
+	dir := t.TempDir()
+	q := newQuotas(t, fmt.Sprintf(`, "limits": {"instances": 4}, "cycleFuel": 100000000000, "record": {"path": %q, "sequenceCalls": 50}`, dir))
+	var all sync.WaitGroup
+	for profile := range 4 {
+		all.Go(func() {
+			for n := profile; n < 200; n += 4 {
+				trap := ""
+				if n%29 == 0 {
+					trap = "permit"
+				}
+				pod := tenantPod(n, n%7, trap)
+				if state, _ := q.begin(pod); state != nil {
+					q.p.(fwk.ReservePlugin).Unreserve(t.Context(), state, pod, "n1")
+				}
+			}
+		})
+	}
+	all.Wait()
+	if err := q.p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	replaying.Verify(t, shared, dir, 400, fetch(t, "../testdata/quota"))
 }
 
 // versionOf returns a version of a guest with metadata: "state v1", "version 2".

@@ -10,6 +10,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/api/meta"
+	"github.com/kubewasm/kubewasm/guest/log"
 	"github.com/kubewasm/kubewasm/guest/sched"
 	"github.com/kubewasm/kubewasm/guest/state"
 )
@@ -101,6 +102,12 @@ func abuse(how string) *sched.Status {
 
 // Reserve counts the Pod.
 func (quota) Reserve(_ sched.CycleState, pod core.Pod, _ string) *sched.Status {
+	if pod.Metadata().Annotations().Get("between") != "" {
+		e, _ := state.Get(counterOf(pod))
+		sched.Eventf("Normal", "Seen", "Reserve", "once")
+		log.Info("between")
+		state.Put("seen/"+pod.Metadata().UID(), []byte(strconv.FormatInt(e.Int(), 10)))
+	}
 	state.Put(holderOf(pod), []byte(counterOf(pod)))
 	if !state.Add("all", 1, math.MaxInt64) || !state.Add(counterOf(pod), 1, limit) {
 		return sched.Unschedulable("the tenant has its Pods")
