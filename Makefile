@@ -61,8 +61,8 @@ hammers-adapters:
 .PHONY: languages
 languages: ## Test new plugins of each kind, and the SDKs of other languages than Go at length, which needs their toolchains: 2 minutes.
 	cd guest/rust && PATH="/usr/bin:$$PATH" cargo test --offline --quiet --target-dir "$${XDG_CACHE_HOME:-$$HOME/.cache}/kubewasm/rust-native"
-	KUBEWASM_LANGUAGES=1 go test -timeout 20m -run 'TestStacks|TestMetadataOfEach|TestReaders|TestMalformedMessages' \
-	  ./admission ./internal/guestbuild ./guest/c ./abi/conformance
+	KUBEWASM_LANGUAGES=1 go test -timeout 20m -run 'TestStacks|TestMetadataOfEach|TestReaders|TestMalformedMessages|TestSizesOfModules' \
+	  ./admission ./internal/guestbuild ./guest/c ./abi/conformance ./internal/testkit/readme
 	KUBEWASM_LANGUAGES=1 go test -C cmd/kubewasm -timeout 20m -run 'TestReaders|TestGeneratedCodeCompiles|TestNewPlugins|TestMessagesOfRust' ./...
 	KUBEWASM_LANGUAGES=1 go test -C admission/kubewarden -timeout 20m -run 'TestKubewardenWASI' ./internal/policies
 
