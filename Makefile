@@ -83,6 +83,10 @@ modules: ## Run the tests of the nested modules, but for internal/testkit/e2e: t
 	  (cd "$$(dirname "$$mod")" && GOWORK=off go test -timeout 50m ./...) || exit 1; \
 	done
 
+.PHONY: release-snapshot
+release-snapshot: ## Prepare the release of VERSION in the new repository DIR, and print what to push.
+	go run -C internal/testkit/release . $(VERSION) $(abspath $(DIR))
+
 .PHONY: replays
 replays: ## Record 100,000 calls of each kind and repeat them, the scheduler's in a control plane: 10 minutes.
 	KUBEWASM_REPLAY_CALLS=110000 go test -timeout 30m -run ARecordingOf ./admission ./hooks ./host/service
