@@ -38,6 +38,10 @@ const (
 	EventWildCard
 )
 
+// EventNamed is the resource of an event about objects that the plugin's configuration names. The
+// name follows the event in k8s.io/scheduler.result_cluster_events.
+const EventNamed EventResource = 255
+
 // Known reports whether r is one of the resources above.
 func (r EventResource) Known() bool { return r < EventResource(len(eventResources)) }
 

@@ -167,7 +167,7 @@ func (e *Engine) Validate(ctx context.Context, request *admissionv1.AdmissionReq
 
 // validate asks policies of a version, and releases it.
 func validate(ctx context.Context, request *admissionv1.AdmissionRequest, policies []Policy, version *serving.Version[*policySet]) *admissionv1.AdmissionResponse {
-	req := policy.NewRequest(request)
+	req := policy.NewRequest(request, policy.IndexOf(ctx))
 	defer req.Free()
 	shared, monitored := share(policies, version)
 	defer shared.Release()

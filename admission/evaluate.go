@@ -56,7 +56,7 @@ func (e *Evaluation) Stain(p Policy, request *admissionv1.AdmissionRequest) *con
 // rules. If mutate is set, a policy that validates and mutates is asked to mutate. A request that
 // its rules do not match is allowed. Observers are not called.
 func Evaluate(ctx context.Context, p Policy, request *admissionv1.AdmissionRequest, mutate bool) Evaluation {
-	req := policy.NewRequest(request)
+	req := policy.NewRequest(request, nil)
 	defer req.Free()
 	return evaluate(ctx, p, req, mutate)
 }
@@ -70,7 +70,7 @@ func EvaluateRaw(ctx context.Context, p Policy, uid types.UID, request json.RawM
 	}
 	r := &admissionv1.AdmissionRequest{UID: uid}
 	r.Object.Raw = request
-	req := policy.NewRequest(r)
+	req := policy.NewRequest(r, nil)
 	defer req.Free()
 	req.Raw = request
 	return evaluate(ctx, p, req, true)

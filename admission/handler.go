@@ -12,6 +12,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/internal/lograte"
 	"github.com/kubewasm/kubewasm/internal/serving"
 )
@@ -141,12 +142,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serveConversion(ctx, w, body.Bytes)
 		return
 	}
-	request, err := DecodeReview(body.Bytes)
+	index, valid := policy.ValidIndex(body.Bytes)
+	request, err := decodeReview(body.Bytes, valid)
 	if err != nil {
 		serving.WriteStatus(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	response := h.decide(ctx, request)
+	response := h.decide(policy.WithIndex(ctx, index), request)
 	response.UID = request.UID
 	if h.Mutator == nil || len(response.Patch) == 0 || !response.Allowed {
 		// The API server considers a validating webhook with a patch broken, and also a patch

@@ -36,7 +36,7 @@ func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies
 	var monitoring []*monitoring
 	var patches patches
 	verdicts := make([]policyVerdict, 0, len(policies))
-	req := policy.NewRequest(request)
+	req := policy.NewRequest(request, policy.IndexOf(ctx))
 	defer func() { req.Free() }()
 	for _, p := range policies {
 		if p.rules().Mode == host.Monitor {
@@ -57,8 +57,9 @@ func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies
 				patches.add(patch, object)
 				changed := *req.AdmissionRequest
 				changed.Object.Raw = object
+				index := req.Index
 				req.Free()
-				req = policy.NewRequest(&changed)
+				req = policy.NewRequest(&changed, index)
 			}
 		}
 		verdicts = append(verdicts, policyVerdict{p, v})

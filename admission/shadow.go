@@ -173,10 +173,10 @@ func outcomeOf(err error) string {
 // repeat returns a function that calls a candidate with the same request. It keeps the request,
 // which must not change after the call of the engine.
 func (p *Plugin) repeat(req *policy.Request, mutating bool, serving verdict, told *answers.Answers) shadow.Call {
-	request, raw := *req.AdmissionRequest, req.Raw
+	request, raw, index := *req.AdmissionRequest, req.Raw, req.Index
 	return func(ctx context.Context, c shadow.Candidate) shadow.Outcome {
 		candidate := c.(*Plugin)
-		req := policy.NewRequest(&request)
+		req := policy.NewRequest(&request, index)
 		defer req.Free()
 		req.Raw = raw
 		told := told.Repeat()

@@ -42,7 +42,8 @@ type Adapter struct {
 	Confidential func(inst *Instance, s *confidential.Stain)
 	// ResetGrown is set if no call needs data that earlier calls left in the guest's memory. With
 	// [ResetOnError], an instance is then also reset when it has served 16 calls and its memory has
-	// grown by 256 KiB since the snapshot. A reset is cheaper than a guest's garbage collector.
+	// grown by 2 MiB since the snapshot, or by 16 MiB divided by the number of such instances of the
+	// Runtime, at least 256 KiB. A reset is cheaper than a guest's garbage collector.
 	// Guests of a [Dialect] are not reset for growth: they may keep the objects of a cluster in
 	// memory.
 	ResetGrown bool

@@ -91,7 +91,7 @@ type Instance struct {
 	tape *recording.Tape
 	used bool
 	skip int
-	// releases is the number of releases since the start or a reset, for version.grown.
+	// releases is the number of releases since the start or a reset, for version.resetGrown.
 	releases int
 	// results are the types of the results of the recorded call.
 	results []abi.ValueType
@@ -371,7 +371,7 @@ func (i *Instance) Release() {
 		s.trial, s.record, s.first = false, false, nil
 	}
 	i.releases++
-	grown := v.grown != 0 && i.releases >= grownCalls && uint64(i.memory.Size()) >= v.grown
+	grown := v.resetGrown && i.releases >= grownCalls && uint64(i.memory.Size()) >= v.snapshot.size+v.plugin.runtime.growing.limit()
 	ended := i.hold == nil && (v.tapes != nil && i.sequenceOver() || grown)
 	if i.broken || i.spent || ended || i.plugin.cfg.Reset == ResetPerCall {
 		routine := ended && !i.broken && !i.spent
@@ -397,11 +397,23 @@ func (i *Instance) Release() {
 	v.pool.put(i)
 }
 
-// The conditions for resetting an instance whose memory has grown.
+// The conditions for resetting an instance whose memory has grown: by a share of grownBudget, which
+// is between the two limits.
 const (
-	grownBytes = 256 << 10
-	grownCalls = 16
+	grownBudget   = 16 << 20
+	minGrownBytes = 256 << 10
+	maxGrownBytes = 2 << 20
+	grownCalls    = 16
 )
+
+// growing counts the instances that are reset when their memory has grown.
+type growing struct{ instances atomic.Int64 }
+
+// limit returns the number of bytes by which the memory of each may grow: resets cost the requests
+// of few instances more than the memory is worth, and that of many instances is much.
+func (g *growing) limit() uint64 {
+	return min(max(grownBudget/uint64(max(g.instances.Load(), 1)), minGrownBytes), maxGrownBytes)
+}
 
 // renew drops the host's state of a guest that was restored: it belongs to memory
 // that is gone.

@@ -41,6 +41,8 @@ type Runtime struct {
 	memory  snapmem.Allocator
 	// mappings are those of the process.
 	mappings *mappings
+	// growing counts the instances of adapters with ResetGrown.
+	growing growing
 	// compiling has an entry for each module that is being compiled.
 	compiling chan struct{}
 

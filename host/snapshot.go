@@ -132,9 +132,7 @@ func (v *version) takeSnapshot(inst *Instance) error {
 		}
 		v.snapshot = own
 	}
-	if v.plugin.adapter.ResetGrown && v.dialect == nil {
-		v.grown = v.snapshot.size + grownBytes
-	}
+	v.resetGrown = v.plugin.adapter.ResetGrown && v.dialect == nil
 	if err := inst.linear.Adopt(v.snapshot.image); err != nil {
 		return fmt.Errorf("plugin %q: map snapshot: %w: %w", v.plugin.cfg.Name, ErrMemory, err)
 	}

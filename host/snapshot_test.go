@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -156,19 +157,23 @@ func TestResetAfterGrowth(t *testing.T) {
 // TestResetGrown holds which calls find the memory of the snapshot, of 40 that grow it.
 func TestResetGrown(t *testing.T) {
 	for _, test := range []struct {
-		name  string
-		grown bool
-		reset host.ResetPolicy
-		held  bool
-		pages uint64 // By which each call grows.
-		want  []int
+		name   string
+		grown  bool
+		reset  host.ResetPolicy
+		held   bool
+		beside int    // The number of other instances.
+		pages  uint64 // By which each call grows.
+		want   []int
 	}{
-		{name: "by 64 KiB each", grown: true, pages: 1, want: []int{0, 16, 32}},
+		{name: "by 64 KiB each", grown: true, pages: 1, want: []int{0, 32}},
+		{name: "by 64 KiB each, beside 15 instances", grown: true, beside: 15, pages: 1, want: []int{0, 16, 32}},
+		{name: "by 64 KiB each, beside 7 instances", grown: true, beside: 7, pages: 1, want: []int{0, 32}},
 		{name: "by 192 KiB each", grown: true, pages: 3, want: []int{0, 16, 32}},
 		{name: "to the limit", grown: true, pages: 20, want: []int{0, 16, 32}},
 		{name: "until it cannot", grown: true, pages: 22, want: []int{0, 16, 32}},
 		{name: "not at all", grown: true, want: []int{0}},
 		{name: "for an adapter that needs what earlier calls left", pages: 1, want: []int{0}},
+		{name: "beside very many instances", grown: true, beside: 64, pages: 1, want: []int{0, 16, 32}},
 		{name: "a hold", grown: true, held: true, pages: 1, want: []int{0}},
 		{name: "never reset", grown: true, reset: host.ResetNever, pages: 1, want: []int{0}},
 	} {
@@ -186,6 +191,17 @@ func TestResetGrown(t *testing.T) {
 				p, err := cfg.load(t.Context(), rt)
 				if err != nil {
 					t.Fatal(err)
+				}
+				if test.beside > 0 {
+					others := cfg
+					others.Observer, others.Limits.Instances = nil, test.beside
+					q, err := others.load(t.Context(), rt)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for range test.beside {
+						defer acquire(t, q).Release()
+					}
 				}
 				before := rt.MemoryInUse()
 				acquire := func() *host.Instance { return acquire(t, p) }
@@ -205,7 +221,7 @@ func TestResetGrown(t *testing.T) {
 					if calls == 1 {
 						got = append(got, n)
 					}
-					if used := rt.MemoryInUse(); n%16 == 15 && len(test.want) > 1 && used > before {
+					if used := rt.MemoryInUse(); slices.Contains(test.want, n+1) && used > before {
 						t.Errorf("%d bytes are in use after %d calls, %d before", used, n+1, before)
 					}
 				}

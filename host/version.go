@@ -45,10 +45,9 @@ type version struct {
 	// has state outside of a snapshot. base is that of the module before its configuration; nil if
 	// it is not shared.
 	snapshot, base *snapshot
-	// grown is the size of a memory that has grown so much that its instance is reset, see
-	// [Adapter.ResetGrown]; 0 if none is.
-	grown uint64
-	pool  *pool
+	// resetGrown is set if instances are reset whose memory has grown, see [Adapter.ResetGrown].
+	resetGrown bool
+	pool       *pool
 	// shared is the state that its instances share, nil if the guest uses none, and before the version
 	// serves.
 	shared *sharedState
@@ -318,6 +317,9 @@ func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 	inst.ctx.values = context.Background()
 	inst.module, inst.memory = module, module.ExportedMemory(memoryExport)
 	inst.meter.bind(module)
+	if v.plugin.adapter.ResetGrown {
+		v.plugin.runtime.growing.instances.Add(1)
+	}
 	if v.snapshot == nil {
 		if err := v.compiled.content.write(inst.memory); err != nil {
 			v.discard(inst)
@@ -445,6 +447,9 @@ func (v *version) accept(mask abi.Mask) error {
 // discard frees an instance that does not run.
 func (v *version) discard(inst *Instance) {
 	inst.endSequence()
+	if v.plugin.adapter.ResetGrown {
+		v.plugin.runtime.growing.instances.Add(-1)
+	}
 	// Only open files can cause an error, and a guest has none.
 	_ = inst.module.Close(context.Background())
 	if inst.tree != nil {

@@ -23,7 +23,7 @@ func (p *Plugin) Reserve(c *Cycle, pod *corev1.Pod, nodeName string) *Status {
 	defer c.stage.Store(hasNode)
 	object := p.objects.Pod(pod)
 	s := p.runStep(c, step{function: abi.Reserve, pod: object, of: pod, nodeName: nodeName}, nil)
-	return p.answer(abi.Reserve, pod, s, nil)
+	return p.refuses(c, p.answer(abi.Reserve, pod, s, nil))
 }
 
 // Unreserve tells the guest that the Pod is not bound to the node after all, which ends the cycle.
@@ -77,7 +77,7 @@ func (p *Plugin) Permit(c *Cycle, pod *corev1.Pod, nodeName string) (*Status, ti
 	if status = p.answer(abi.Permit, pod, status, nil); status.Code() != abi.Wait {
 		timeout = 0
 	}
-	return status, timeout
+	return p.refuses(c, status), timeout
 }
 
 // PreBindPreFlight returns Skip if PreBind has nothing to do for the Pod, and reports whether

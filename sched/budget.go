@@ -183,6 +183,7 @@ var placed = binds | abi.MaskOf(abi.PreBindPreFlight)
 // failedIn decides on the result of a call of a cycle whose guest did not answer.
 func (p *Plugin) failedIn(c *Cycle, f abi.Function, err error, neutral *Status) *Status {
 	if c.life.first() == nil && c.life.fail(f, err) {
+		p.awaits(c, err)
 		return p.failed(f, err, neutral)
 	}
 	if placed.Has(f) && !replayed.Has(c.life.first().function) {

@@ -57,13 +57,15 @@ type call struct {
 	listed   []listed
 	lastList lookup.Last
 	// answers are the answers to the guest about things that may change meanwhile, effects its
-	// changes to waiting Pods, and keeps the bytes of all that.
+	// changes to Pods that wait, and keeps the bytes of all that.
 	answers map[string][]byte
 	effects []effect
 	// done are the effects of the call before it was repeated, and said the events that it has
 	// reported, of a guest with the shared state. unsaid are those that it must not report again.
 	done         []effect
 	said, unsaid []string
+	// activated is the number of Pods that the call has activated.
+	activated int
 
 	// score is that of result_score, and wide is set if the guest called it.
 	score int64

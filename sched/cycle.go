@@ -40,6 +40,8 @@ type Cycle struct {
 	told atomic.Bool
 	// recorded is the record of the calls of the cycle, nil unless it is to be repeated.
 	recorded *recordedCycle
+	// attempt is nil if the guest registers for no event about a named resource.
+	attempt *attempt
 	// nodes are the nodes passed to PreFilter, nil without PreFilter. newCount is the number of
 	// those not seen before, and newNodes adds them to the store once there are many.
 	nodes    Nodes
@@ -102,7 +104,7 @@ func (c *Cycle) For(pod *corev1.Pod) bool {
 // the removal of different Pods on clones, on several goroutines.
 func (c *Cycle) Clone() *Cycle {
 	h := c.history.Load()
-	clone := &Cycle{pinned: c.pinned, pod: c.pod, of: c.of, state: c.state, clone: true, instances: c.instances}
+	clone := &Cycle{pinned: c.pinned, pod: c.pod, of: c.of, state: c.state, clone: true, instances: c.instances, attempt: c.attempt}
 	clone.life.Context, clone.life.of = c.life.Context, &c.life
 	if c.peer != nil {
 		clone.peer, h = c.peer.clone(h)
@@ -116,7 +118,7 @@ func (c *Cycle) Clone() *Cycle {
 // Begin begins the cycle of a Pod, with PreFilter as its first call. pod is nil for a group.
 func (p *Plugin) Begin(pod *corev1.Pod) *Cycle {
 	p.objects.Advance()
-	c := &Cycle{pinned: p.pin(), of: pod, state: p.cache.begin(p.label, p.observer)}
+	c := &Cycle{pinned: p.pin(), of: pod, state: p.cache.begin(p.label, p.observer), attempt: p.attempt()}
 	if c.pinned.apart {
 		c.state = 0
 	}

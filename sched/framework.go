@@ -71,9 +71,12 @@ type Handle interface {
 	WaitingPod(uid types.UID) WaitingPod
 	// Eventf reports an event. The note is no format. related may be nil.
 	Eventf(regarding, related runtime.Object, eventType, reason, action, note string)
-	// Lister returns the objects of a resource, for which the scheduler makes an informer. synced
-	// reports whether they are all there.
-	Lister(resource schema.GroupVersionResource) (lister cache.GenericLister, synced func() bool, err error)
+	// Lister returns the objects of a resource in some namespaces, nil for all. It is called before
+	// the scheduler starts its informers.
+	Lister(resource schema.GroupVersionResource, namespaces []string) (Objects, error)
+	// Pending returns a Pod as the scheduler knows it now, nil if it is gone or has a node. pod may
+	// have a namespace and a name alone.
+	Pending(pod *corev1.Pod) *corev1.Pod
 	// Activate has the queue try Pods again.
 	Activate(pods []*corev1.Pod)
 	// Refused reports that a plugin keeps a Pod out of the queue; the scheduler itself does not
@@ -85,6 +88,20 @@ type Handle interface {
 	// Without calls f while the snapshot lacks the Pods, which run on nodes. It is for
 	// PodGroupPostFilter.
 	Without(pods []*corev1.Pod, f func()) error
+}
+
+// Objects are the objects of a resource that a scheduler knows.
+type Objects struct {
+	cache.GenericLister
+	// Synced reports whether the objects are all there. The error is the reason why they are no
+	// answer.
+	Synced func() (bool, error)
+	// Watch calls changed after each change with the object before and after it, nil if there is
+	// none, until stop is called. The lister has the change by then. The calls come one after the
+	// other.
+	Watch func(changed func(oldObj, newObj any)) (stop func(), err error)
+	// Close ends the use of the objects.
+	Close func()
 }
 
 // WaitingPod is a Pod that waits in Permit.
@@ -107,6 +124,9 @@ type Queued struct {
 // may be tried again.
 type Event struct {
 	Resource abi.EventResource
+	// Object is the resource of [abi.EventNamed], named as in the configuration. The plugin itself
+	// has Pods tried again after such events, by [Handle.Activate].
+	Object string
 	// Action is a set of changes, without [abi.ActionHint].
 	Action abi.ActionType
 	// Hint reports whether an event may make a Pod schedulable. It is nil if each may. With

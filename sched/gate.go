@@ -30,11 +30,12 @@ type gate struct {
 	retrying bool
 }
 
-// retry is a Pod that is tried again at a time, or once the informers have synced if synced is set.
+// retry is a Pod that is tried again at a time, or once the objects of a resource are there if it is
+// set.
 type retry struct {
-	pod    *corev1.Pod
-	at     time.Time
-	synced bool
+	pod      *corev1.Pod
+	at       time.Time
+	resource string
 }
 
 // retryEvery is the interval at which Pods to try again are checked.
@@ -78,9 +79,10 @@ func (p *Plugin) retryLater(pod *corev1.Pod, err error) {
 		return // It comes with the next event of the plugin.
 	}
 	r := retry{pod: pod, at: time.Now().Add(poisonTime)}
+	missing := (*notSyncedError)(nil)
 	switch {
-	case notSynced(err):
-		r.synced = true
+	case errors.As(err, &missing):
+		r.resource = missing.resource
 	case errors.Is(err, errPaused):
 		r.at = time.Now().Add(pauseAfter * pause)
 	}
@@ -92,6 +94,17 @@ func (p *Plugin) retryLater(pod *corev1.Pod, err error) {
 		g.retrying = true
 		go p.retry()
 	}
+}
+
+// awaits has the queue try the Pod of a cycle again once the objects are there that a call has looked
+// up too early. Otherwise it comes after its backoff.
+func (p *Plugin) awaits(c *Cycle, err error) {
+	if !notSynced(err) || c.of == nil || p.policy == host.Ignore {
+		return
+	}
+	p.gate.mu.Lock()
+	defer p.gate.mu.Unlock()
+	p.retryLater(c.of, err)
 }
 
 // retry has the queue try Pods again until there are none left.
@@ -116,15 +129,16 @@ func (p *Plugin) retry() {
 
 // due takes the Pods that are to be tried again now, and reports whether there are others.
 func (p *Plugin) due(now time.Time) (due []*corev1.Pod, left bool) {
-	synced := true
-	for _, i := range p.informers {
-		synced = synced && i.synced()
+	synced := map[string]bool{}
+	for name, i := range p.informers {
+		there, err := i.Synced()
+		synced[name] = there && err == nil
 	}
 	g := &p.gate
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for uid, r := range g.retries {
-		if r.synced && synced || !r.synced && now.After(r.at) {
+		if synced[r.resource] || r.resource == "" && now.After(r.at) {
 			due = append(due, r.pod)
 			delete(g.retries, uid)
 		}
@@ -136,9 +150,16 @@ func (p *Plugin) due(now time.Time) (due []*corev1.Pod, left bool) {
 
 // notSyncedError ends a call that looks up objects which the scheduler does not know yet. It counts
 // as ended by the caller, which is no failure of the guest.
-type notSyncedError struct{ resource string }
+type notSyncedError struct {
+	resource string
+	// err is the reason why the scheduler cannot know them, nil if they are to come.
+	err error
+}
 
 func (e *notSyncedError) Error() string {
+	if e.err != nil {
+		return fmt.Sprintf("look up %q: %v", e.resource, e.err)
+	}
 	return fmt.Sprintf("look up %q: the scheduler has not listed these objects yet", e.resource)
 }
 
@@ -155,34 +176,47 @@ const (
 	syncEvery = 10 * time.Millisecond
 )
 
-// awaitSync waits until the scheduler knows the objects of a resource.
+// awaitSync waits until the scheduler knows the objects of a resource, unless it cannot list them.
 func awaitSync(inst *host.Instance, i informer, resource string) error {
+	there, err := i.Synced()
+	if err != nil {
+		return &notSyncedError{resource, err}
+	}
+	if there {
+		return nil
+	}
 	ctx := inst.Context()
 	if _, holdsQueue := ctx.(*until); holdsQueue {
-		return &notSyncedError{resource}
+		return &notSyncedError{resource, nil}
 	}
 	deadline := time.NewTimer(min(syncWait, inst.Limits().Timeout/2))
 	defer deadline.Stop()
 	ticker := time.NewTicker(syncEvery)
 	defer ticker.Stop()
-	for !i.synced() {
+	for !there {
 		select {
 		case <-ticker.C:
 		case <-deadline.C:
-			return &notSyncedError{resource}
+			return &notSyncedError{resource, nil}
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+		if there, err = i.Synced(); err != nil {
+			return &notSyncedError{resource, err}
 		}
 	}
 	return nil
 }
 
-// preEnqueued records the answer of PreEnqueue.
-func (p *Plugin) preEnqueued(pod *corev1.Pod, s *Status) *Status {
+// preEnqueued records the answer of PreEnqueue to a call that began after the change since.
+func (p *Plugin) preEnqueued(pod *corev1.Pod, since uint64, s *Status) *Status {
 	if s == nil {
 		p.gate.passed(pod)
-	} else {
-		p.refused(pod, s)
+		return nil
+	}
+	p.refused(pod, s)
+	if p.wakes != nil && waits(s) {
+		p.refuse(pod, since, false)
 	}
 	return s
 }

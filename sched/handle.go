@@ -106,6 +106,9 @@ func (p *Plugin) handleImports() []host.Import {
 				return w != nil && (p.monitored || w.Reject(p.guest.Name(), strings.ToValidUTF8(reason, "\uFFFD")))
 			})
 		}),
+		granted(GrantActivate, "activate", pair, nil, func(inst *host.Instance, stack []uint64) {
+			p.activate(inst, read(inst, stack))
+		}),
 	}
 	list = append(list, granted(host.GrantObjects, "list_pods", []abi.ValueType{i32, i32, i32, i32, i32}, one, p.listPods))
 	// Modules that were built when only schedulers had look-ups import them from the
@@ -167,10 +170,9 @@ func (p *Plugin) report(c *call, e *schedmsg.Event) {
 	p.handle.Eventf(regarding, related, e.Type, e.Reason, e.Action, e.Note)
 }
 
-// informer has the objects of a resource, all of them once synced is true.
+// informer has the objects of a resource.
 type informer struct {
-	cache.GenericLister
-	synced func() bool
+	Objects
 	// namespaces are the granted ones, nil for all.
 	namespaces []string
 	// indexer has the indexes of labels, nil if there is none.
@@ -196,12 +198,12 @@ func (p *Plugin) inform(grants []host.ObjectGrant) error {
 			errs = append(errs, err)
 			continue
 		}
-		lister, synced, err := p.handle.Lister(gvr)
+		objects, err := p.handle.Lister(gvr, g.Namespaces)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("objects: %q: %w", name, err))
 			continue
 		}
-		i := informer{GenericLister: lister, synced: synced, namespaces: g.Namespaces}
+		i := informer{Objects: objects, namespaces: g.Namespaces}
 		if err := p.index(&i, gvr, g.Index); err != nil {
 			errs = append(errs, fmt.Errorf("objects: %q: index: %w", name, err))
 			continue
@@ -231,10 +233,8 @@ func (l lookups) lister(inst *host.Instance, resource, namespace string) (cache.
 		}
 		return nil, fmt.Errorf("the plugin's configuration does not name the objects %q of the namespace %.80q", resource, namespace)
 	}
-	if !i.synced() {
-		if err := awaitSync(inst, i, resource); err != nil {
-			return nil, err
-		}
+	if err := awaitSync(inst, i, resource); err != nil {
+		return nil, err
 	}
 	return i, nil
 }

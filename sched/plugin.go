@@ -36,7 +36,7 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework) 
 func varies(grant string) bool { return grant == host.GrantClock || grant == host.GrantRandom }
 
 // load is Load with defaults of the limits. mistakes are those found earlier in the configuration.
-func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, defaults host.Limits, mistakes error) (*Plugin, error) {
+func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, defaults host.Limits, mistakes error) (_ *Plugin, failure error) {
 	if cfg.Scope = f.Profile; f.Profile != "" && cfg.Logger != nil {
 		cfg.Logger = cfg.Logger.With("profile", f.Profile)
 	}
@@ -86,6 +86,11 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		}
 		return nil, errors.Join(all...)
 	}
+	defer func() {
+		if failure != nil {
+			p.closeObjects()
+		}
+	}()
 	if err := p.inform(cfg.Objects); err != nil {
 		return nil, fmt.Errorf("plugin %q: %w", cfg.Name, err)
 	}
@@ -117,9 +122,12 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		return nil, errors.Join(fmt.Errorf("plugin %q: %w", cfg.Name, err), guest.Close(ctx))
 	}
 	p.offered = offered &^ f.Lacks
+	if err := p.watch(); err != nil {
+		return nil, errors.Join(fmt.Errorf("plugin %q: %w", cfg.Name, err), p.Close(ctx))
+	}
 	if cfg.Shadow != nil {
 		if err := p.BeginShadow(ctx, *cfg.Shadow); err != nil {
-			return nil, errors.Join(err, guest.Close(ctx))
+			return nil, errors.Join(err, p.Close(ctx))
 		}
 	}
 	return p, nil
@@ -203,6 +211,13 @@ type Plugin struct {
 	informers map[string]informer
 	selectors lookup.Selectors
 	gate      gate
+	// activations are the Pods that the guest activates.
+	activations activations
+	// wakes is nil unless the guest registers for events about named resources, and stops end the
+	// watches of their objects.
+	wakes          *wakes
+	stops          []func()
+	closeInformers sync.Once
 	// closed ends the work in the background.
 	closed    chan struct{}
 	closeOnce sync.Once
@@ -315,6 +330,9 @@ func (p *Plugin) Follow(ctx context.Context, opts host.FollowOptions) error {
 
 // Close waits until ctx ends for the running calls, and frees the guest.
 func (p *Plugin) Close(ctx context.Context) error {
-	p.closeOnce.Do(func() { close(p.closed) })
+	p.closeOnce.Do(func() {
+		close(p.closed)
+		p.closeObjects()
+	})
 	return errors.Join(p.background.close(ctx), p.guest.Close(ctx))
 }

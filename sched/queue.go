@@ -27,11 +27,15 @@ func (p *Plugin) PreEnqueue(pod *corev1.Pod) *Status {
 	if !p.functions.Has(abi.PreEnqueue) {
 		return nil
 	}
+	var since uint64
+	if p.wakes != nil {
+		since = p.wakes.seq.Load()
+	}
 	s := p.onPod(abi.PreEnqueue, pod, nil, nil)
 	if p.monitored {
 		return p.answer(abi.PreEnqueue, pod, s, nil)
 	}
-	return p.preEnqueued(pod, s)
+	return p.preEnqueued(pod, since, s)
 }
 
 // SignPod returns the signature of a Pod, from the guest if it has the function. For a guest that
@@ -163,6 +167,8 @@ func prioritySort(a, b Queued) bool {
 type event struct {
 	resource abi.EventResource
 	action   abi.ActionType
+	// object is the name of the resource abi.EventNamed.
+	object string
 }
 
 // hinted are the bits of an action that are none of the framework's.
@@ -170,13 +176,20 @@ const hinted = abi.ActionHint | abi.ActionPreHint
 
 // parseEvents reads the argument of result_cluster_events.
 func parseEvents(data []byte) ([]event, error) {
-	if len(data)%8 != 0 {
-		return nil, fmt.Errorf("%d bytes are not a number of events of 8 bytes", len(data))
-	}
 	var events []event
-	for ; len(data) > 0; data = data[8:] {
-		e := event{abi.EventResource(le32(data)), abi.ActionType(le32(data[4:]))}
-		if !e.resource.Known() {
+	for len(data) > 0 {
+		if len(data) < 8 {
+			return nil, fmt.Errorf("event %d has %d bytes, less than 8", len(events), len(data))
+		}
+		e := event{resource: abi.EventResource(le32(data)), action: abi.ActionType(le32(data[4:]))}
+		data = data[8:]
+		if e.resource == abi.EventNamed {
+			if len(data) < 4 || uint64(len(data)-4) < uint64(le32(data)) {
+				return nil, fmt.Errorf("the name of event %d is longer than the events", len(events))
+			}
+			n := int(le32(data))
+			e.object, data = string(data[4:4+n]), data[4+n:]
+		} else if !e.resource.Known() {
 			return nil, fmt.Errorf("event %d has the unknown resource %d", len(events), e.resource)
 		}
 		if a := e.action &^ hinted; a == 0 || a&^abi.ActionAll != 0 {
@@ -213,6 +226,11 @@ func (p *Plugin) probe(ctx context.Context, inst *host.Instance) error {
 	if s := status(abi.Code(result), inst); s != nil {
 		return fmt.Errorf("eventstoregister returned %s: %w", s.Code(), s.AsError())
 	}
+	for _, e := range i.call.events {
+		if _, ok := p.informers[e.object]; e.resource == abi.EventNamed && !ok && p.handle != nil {
+			return fmt.Errorf("the guest registers for events of %.200q, which the objects of the plugin's configuration do not name", e.object)
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.registered == nil {
@@ -233,7 +251,7 @@ func (p *Plugin) EventsToRegister() []Event {
 	defer p.mu.Unlock()
 	list := make([]Event, len(p.registered))
 	for n, r := range p.registered {
-		list[n] = Event{Resource: r.resource, Action: r.action &^ hinted}
+		list[n] = Event{Resource: r.resource, Object: r.object, Action: r.action &^ hinted}
 		if r.action&abi.ActionHint != 0 && p.functions.Has(abi.QueueingHint) {
 			list[n].Hint = func(pod *corev1.Pod, oldObj, newObj any) (bool, error) { return p.hint(n, pod, oldObj, newObj) }
 		}

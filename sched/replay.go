@@ -40,7 +40,7 @@ type firstRun struct {
 	info      NodeInfo
 }
 
-// effect is a change to a waiting Pod: the host function and its question, and the answer.
+// effect is a change to Pods that wait or are activated: the host function and its question, and the answer.
 type effect struct {
 	question string
 	answer   uint64
@@ -55,7 +55,7 @@ const (
 var (
 	errNodesGone = errors.New("the cycle's instance is gone, and the step depends on nodes that have changed")
 	errDropped   = fmt.Errorf("the cycle's instance is gone, and the recorded answers exceed %d bytes for the step, or %d for all cycles", maxStepAnswers, maxAnswers)
-	errNewEffect = errors.New("the repeated step changes different waiting Pods")
+	errNewEffect = errors.New("the repeated step changes different Pods")
 )
 
 // runFirst runs a step for the first time. The caller ends the call.
@@ -152,7 +152,7 @@ func (c *call) asksAbout(inst *host.Instance) {
 	}
 }
 
-// effect changes a waiting Pod, unless the call repeats a step: then the answer is that of the
+// effect changes Pods, unless the call repeats a step: then the answer is that of the
 // first run.
 func (c *call) effect(inst *host.Instance, uid string, do func() bool) uint64 {
 	question := inst.HostCall() + "\x00" + uid

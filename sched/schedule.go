@@ -35,7 +35,7 @@ func (p *Plugin) PreFilter(c *Cycle, nodes Nodes) (names []string, _ *Status) {
 		p.tell(abi.PreFilter, c.of, strings.Join(names[:min(len(names), 3)], ","), nil)
 	}
 	if status != nil || p.monitored {
-		return nil, p.answer(abi.PreFilter, c.of, status, leavingOut(status))
+		return nil, p.refuses(c, p.answer(abi.PreFilter, c.of, status, leavingOut(status)))
 	}
 	return names, nil
 }
@@ -72,7 +72,7 @@ func (p *Plugin) Filter(c *Cycle, node NodeInfo) *Status {
 	if c != nil && c.recorded != nil {
 		c.recorded.node(abi.Filter, node, 0, status)
 	}
-	return p.onNodeAnswer(abi.Filter, c, node, status)
+	return p.refuses(c, p.onNodeAnswer(abi.Filter, c, node, status))
 }
 
 // PostFilter lets the guest make room for a Pod that fits on no node. statuses returns the explicit

@@ -398,6 +398,9 @@ func (h *frozenHandle) WaitingPod(types.UID) WaitingPod {
 // Eventf implements [Handle]: it reports nothing.
 func (h *frozenHandle) Eventf(runtime.Object, runtime.Object, string, string, string, string) {}
 
+// Pending implements [Handle]: no Pod waits for an event.
+func (h *frozenHandle) Pending(*corev1.Pod) *corev1.Pod { return nil }
+
 // Activate implements [Handle]: it does nothing.
 func (h *frozenHandle) Activate([]*corev1.Pod) {}
 

@@ -29,7 +29,7 @@ func (p *Plugin) sharesState() bool { return slices.Contains(p.args.Grants, host
 // count, and its effects are not repeated.
 func again(inst *host.Instance) {
 	c := &inst.State().(*instance).call
-	c.score, c.wide = 0, false
+	c.score, c.wide, c.activated = 0, false, 0
 	c.events, c.nodeNames, c.normalized, c.nominated = nil, nil, nil, ""
 	c.fragments, c.nominations, c.hinted, c.placements = nil, nil, nil, nil
 	c.done, c.effects = append(c.done, c.effects...), nil

@@ -44,7 +44,7 @@ func peerEvents(list []wasmextension.Event) (events []event) {
 		list = wasmextension.Defaults
 	}
 	for _, e := range list {
-		events = append(events, event{e.Resource, e.Action})
+		events = append(events, event{resource: e.Resource, action: e.Action})
 	}
 	return events
 }

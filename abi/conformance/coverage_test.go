@@ -60,7 +60,7 @@ func TestEverythingIsCovered(t *testing.T) {
 		}
 		record(t, language.name, func(t *testing.T) {
 			got := map[string]map[string]bool{"": {}}
-			for _, name := range []string{"scheduler", "queue", "cycle", "group", "admission", "hook", "service"} {
+			for _, name := range []string{"scheduler", "queue", "named", "cycle", "group", "admission", "hook", "service"} {
 				module, err := os.ReadFile(language.guest(t, name))
 				if err != nil {
 					t.Fatal(err)

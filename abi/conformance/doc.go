@@ -1,4 +1,4 @@
-// Package conformance tests hosts and guests against abi/SPEC.md: it describes seven guests,
+// Package conformance tests hosts and guests against abi/SPEC.md: it describes eight guests,
 // and has calls with the results that they must have. The calls are data, cases.yaml, so
 // that a host or an SDK in any language can be tested. The types in cases_test.go document
 // the file.
@@ -100,6 +100,14 @@
 // the label "unlike". It signs any other by two fragments: "zone" is the Pod's
 // label "zone" as a JSON string, which is empty if there is none, and "labels" the
 // number of its labels. No value needs an escape.
+//
+// # The named guest
+//
+// It needs the grants objects, for example.com/v1/things, and activate.
+//
+// eventstoregister registers for Add of Node, without a hint, and for Add and any update of
+// example.com/v1/things, with one. queueinghint tries a Pod again if the new object is JSON that
+// contains "for":"N", N being the Pod's name. permit activates the Pods shop/a and bank/b.
 //
 // # The cycle guest
 //

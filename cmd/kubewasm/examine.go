@@ -48,6 +48,9 @@ type examination struct {
 	Grants  []string `json:"grants,omitempty"`
 	Fakes   []string `json:"fakes,omitempty"`
 	Lookups []string `json:"lookups,omitempty"`
+	// EventsOf are the resources of events that the guest registers for by name. The configuration
+	// must name them, as those that it looks up.
+	EventsOf []string `json:"eventsOf,omitempty"`
 	// Services are the services of the schema that the module carries.
 	Services []serviceInfo `json:"services,omitempty"`
 	// Settings is the error with which the guest refused to start without a
@@ -178,6 +181,11 @@ func (t *tool) examine(ctx context.Context, try trying) (*examination, error) {
 	}
 	slices.Sort(r.Grants)
 	slices.Sort(r.Fakes)
+	for _, e := range r.events {
+		if e.Resource == abi.EventNamed && !slices.Contains(r.EventsOf, e.Object) {
+			r.EventsOf = append(r.EventsOf, e.Object)
+		}
+	}
 	if r.mask != 0 {
 		r.Kubernetes = onMinors(r.mask, r.events)
 	}

@@ -109,6 +109,80 @@ func TestNoFlagForgetsAValue(t *testing.T) {
 	}
 }
 
+// TestCommandsAnswerInJSON holds what VERSIONING.md covers: each command with formats has JSON.
+func TestCommandsAnswerInJSON(t *testing.T) {
+	text, err := os.ReadFile("../../VERSIONING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "`-o json`") {
+		t.Error("VERSIONING.md does not cover -o json")
+	}
+	root := (&tool{out: io.Discard, err: io.Discard}).root()
+	found := 0
+	for _, c := range commands {
+		sub, _, err := root.Find([]string{c.name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := sub.Flags().Lookup("output")
+		if f == nil {
+			continue
+		}
+		found++
+		if f.Shorthand != "o" {
+			t.Errorf("%s: --output has the short form %q, want o", c.name, f.Shorthand)
+		}
+		if err := f.Value.Set("json"); err != nil {
+			t.Errorf("%s -o json: %v", c.name, err)
+		}
+	}
+	if found < 5 {
+		t.Errorf("%d commands have formats, want more", found)
+	}
+}
+
+// TestKindsOfNew holds that the documents begin plugins of the kinds and in the languages that there
+// are, and that the guide lists the kinds.
+func TestKindsOfNew(t *testing.T) {
+	documents, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, document := range append(documents, "../../README.md", "../../guest/assemblyscript/README.md") {
+		text, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, call := range regexp.MustCompile("kubewasm new [^`\n]*").FindAllString(string(text), -1) {
+			language := "go"
+			if m := regexp.MustCompile(`--lang (\w+)`).FindStringSubmatch(call); m != nil {
+				language = m[1]
+			}
+			for _, m := range regexp.MustCompile(`--kind (\w+)`).FindAllStringSubmatch(call, -1) {
+				if kinds := directories("templates/" + language); !slices.Contains(kinds, m[1]) {
+					t.Errorf("%s: %s: the kinds of %s are %v", document, call, language, kinds)
+				}
+			}
+		}
+	}
+	guide, err := os.ReadFile("../../docs/writing-plugins.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile("`--kind` is ([^.]*)\\.").FindStringSubmatch(string(guide))
+	if list == nil {
+		t.Fatal("docs/writing-plugins.md lists no kinds")
+	}
+	var kinds []string
+	for _, m := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(list[1], -1) {
+		kinds = append(kinds, m[1])
+	}
+	if diff := cmp.Diff(directories("templates/go"), kinds); diff != "" {
+		t.Errorf("kinds of docs/writing-plugins.md (-are +named):\n%s", diff)
+	}
+}
+
 func TestFlagsAreThoseOfKubectl(t *testing.T) {
 	node := "{apiVersion: v1, kind: Node, metadata: {name: n1, labels: {topology.kubernetes.io/zone: b}}}"
 	pod := func(name string) string {

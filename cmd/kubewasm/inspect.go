@@ -83,6 +83,9 @@ func (r *examination) print(out io.Writer) error {
 	}
 	line("kinds", strings.Join(r.Kinds, ", "))
 	line("functions", strings.Join(r.Functions, ", "))
+	if len(r.EventsOf) != 0 {
+		line("events of", strings.Join(r.EventsOf, ", "))
+	}
 	for _, s := range r.Services {
 		what := "service"
 		if s.Host {

@@ -31,7 +31,7 @@ func onMinors(functions abi.Mask, events []sched.Event) (all []onMinor) {
 			on.NotCalled = append(on.NotCalled, f.String())
 		}
 		for _, e := range events {
-			if m.Has(e.Resource, e.Action) {
+			if m.Has(e.Resource, e.Action) || e.Resource == abi.EventNamed {
 				continue
 			}
 			event := e.Resource.String()

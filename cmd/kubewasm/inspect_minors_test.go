@@ -42,6 +42,7 @@ func TestOnMinors(t *testing.T) {
 			events: []sched.Event{
 				{Resource: abi.EventNode, Action: abi.ActionAdd | abi.ActionUpdateNodePreemptionPolicy},
 				{Resource: abi.EventAssignedPod, Action: abi.ActionDelete},
+				{Resource: abi.EventNamed, Object: "v1/configmaps", Action: abi.ActionUpdate},
 				{Resource: abi.EventPod, Action: abi.ActionUpdatePodScaleUp},
 				{Resource: abi.EventPodGroup, Action: abi.ActionAdd},
 				{Resource: abi.EventCompositePodGroup, Action: abi.ActionAll},

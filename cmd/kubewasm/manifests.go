@@ -209,6 +209,7 @@ func (m *manifesting) place(p *placed, arg, name string) error {
 		}
 		p.grants = append(p.grants, grant)
 	}
+	p.looks = p.looks || len(p.EventsOf) != 0
 	m.modules = append(m.modules, p)
 	return nil
 }
@@ -219,7 +220,12 @@ func (m *manifesting) check() error {
 	looks, names := false, map[string]bool{}
 	for _, p := range m.modules {
 		looks = looks || p.looks
-		if p.looks && len(m.objects) == 0 {
+		for _, of := range p.EventsOf {
+			if !slices.Contains(m.objects, of) {
+				errs = append(errs, fmt.Errorf("the plugin %s registers for events of %s: --objects %s", p.name, of, of))
+			}
+		}
+		if p.looks && len(p.EventsOf) == 0 && len(m.objects) == 0 {
 			errs = append(errs, fmt.Errorf("the plugin %s looks objects up: name their resources with --objects, as in networking.k8s.io/v1/ingresses", p.name))
 		}
 		if names[p.name] {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/testkit/languages"
 )
 
@@ -161,5 +162,58 @@ func TestMessagesOfC(t *testing.T) {
 		if code, _, stderr := kubewasm(t, build("KW_FILTER(cycle, pod, node) { return KW_SUCCESS; }")...); code != 0 || stderr != "" {
 			t.Errorf("exit code %d: %s", code, stderr)
 		}
+	})
+}
+
+func TestMessagesOfRust(t *testing.T) {
+	languages.Slow(t)
+	template := filepath.Join(t.TempDir(), "zone")
+	if code, out, stderr := kubewasm(t, "new", "--kind", "scheduler", "--lang", "rust", template); code != 0 {
+		t.Fatalf("exit code %d: %s%s", code, out, stderr)
+	}
+	_, err := guestbuild.Build(t.Context(), template)
+	languages.Check(t, err)
+	// with returns a copy of the template in which a text of a file stands in the place of another.
+	with := func(name, old, instead string) string {
+		dir := filepath.Join(t.TempDir(), "guest")
+		if err := os.CopyFS(dir, os.DirFS(template)); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || !strings.Contains(string(text), old) {
+			t.Fatalf("%s has no %q: %v", name, old, err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(strings.ReplaceAll(string(text), old, instead)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	build := func(name, old, instead string) []string {
+		return []string{"build", "--output-file", filepath.Join(t.TempDir(), "o.wasm"), with(name, old, instead)}
+	}
+	objects := filepath.Join(template, "objects.yaml")
+	run := func(config, old, instead string) []string {
+		return []string{"run", "--config", file(t, "config.yaml", config), "-f", objects, with("src/lib.rs", old, instead)}
+	}
+	const zone = "let zone = "
+	check(t, []mistake{
+		{"a macro with a letter too few", build("src/lib.rs", "kubewasm::plugin!", "kubewasm::plugn!"), "`plugn` in "},
+		{"a crate that registers nothing", build("src/lib.rs", "kubewasm::plugin!", "#[cfg(any())]\nkubewasm::plugin!"), "the crate registers no plugin: give a type that implements a trait of kubewasm::sched, admission or hooks to kubewasm::plugin!"},
+		{"a field with letters swapped", build("src/lib.rs", "node.metadata.labels", "node.metadata.lables"), `ObjectMeta has no field "lables"; did you mean "labels"?`},
+		{"a method with letters swapped", build("src/lib.rs", "fn filter(", "fn filtre("), "method `filtre` is not a member of trait `Filter`"},
+		{"an accessor with letters swapped", build("src/lib.rs", ".labels()", ".lables()"), "similar name"},
+		{"a trait that is none", build("src/lib.rs", "Plugin: Filter;", "Plugin: Filtre;"), "`Filtre`"},
+		{"a trait that is not implemented", build("src/lib.rs", "Plugin: Filter;", "Plugin: Filter, Score;"), "the trait `"},
+		{"no impl Scheduler", build("src/lib.rs", "impl Scheduler for Plugin {\n    type State = ();\n}", ""), "the trait bound `Plugin: Scheduler` is not satisfied"},
+		{"a result of another type", build("src/lib.rs", "-> Result {", "-> bool {"), "method `filter` has an incompatible type for trait"},
+		{"= in the place of ==", build("src/lib.rs", "if zone != self.zone", "if zone = self.zone"), "expected `bool`, found `()`"},
+		{"no crate-type", build("Cargo.toml", "crate-type = [\"cdylib\"]", ""), `the package has no library of the type cdylib: Cargo.toml needs [lib] and crate-type = ["cdylib"]`},
+		{"no src/lib.rs", build("Cargo.toml", "[lib]", "[lib]\npath = \"src/main.rs\""), "src/main.rs"},
+		{"the SDK elsewhere", build("Cargo.toml", "vendor/kubewasm", "../kubewasm"), "kubewasm/Cargo.toml"},
+		{"a field of the configuration with a letter too few", run("zon: a", zone, zone), `zon: unknown field, did you mean "zone"?`},
+		{"a number for a text", run("zone: 7", zone, zone), "zone: want string, got number"},
+		{"unwrap of what is not there", run("zone: a", zone, `node.node().metadata().labels().get("nothing").unwrap(); `+zone), "src/lib.rs:22"},
+		{"an index beyond the end", run("zone: a", zone, "let l: Vec<u8> = self.zone.bytes().collect(); kubewasm::log::info!(\"{}\", l[7]); "+zone), "src/lib.rs:22"},
+		{"the time", run("zone: a", zone, "let _ = std::time::SystemTime::now(); "+zone), "time not implemented on this platform"},
 	})
 }

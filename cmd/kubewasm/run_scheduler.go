@@ -60,7 +60,7 @@ func (t *trial) schedule(ctx context.Context) error {
 			return err
 		}
 	}
-	cluster.Recorder = t.reportEvent
+	cluster.Recorder, cluster.Activates = t.reportEvent, t.reportActivated
 	p, err := t.loadScheduler(ctx, cluster)
 	if err != nil {
 		return err
@@ -106,6 +106,13 @@ func (t *trial) reportEvent(regarding, _ runtime.Object, eventType, reason, _, n
 		about = m.GetNamespace() + "/" + m.GetName()
 	}
 	t.verdicts.add(verdict{heads: schedulerHeads, Object: about, Node: "(event)", Verdict: eventType, Message: reason + ": " + note})
+}
+
+// reportActivated prints Pods that the plugin activates.
+func (t *trial) reportActivated(pods []types.NamespacedName) {
+	for _, pod := range pods {
+		t.verdicts.add(verdict{heads: schedulerHeads, Object: pod.String(), Node: "(activated)", Verdict: "Activated", Message: "the queue tries the Pod again"})
+	}
 }
 
 // cycle is the scheduling of one Pod.

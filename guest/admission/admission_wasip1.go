@@ -41,8 +41,8 @@ func hostDesiredAPIVersion(buf unsafe.Pointer, limit uint32) uint32
 func hostResult(ptr unsafe.Pointer, n uint32)
 
 func fetchRequest() []byte        { return fetch(hostRequest) }
-func fetchObject() []byte         { return fetchInto(&objectSlot, hostObject) }
-func fetchOldObject() []byte      { return fetchInto(&oldObjectSlot, hostOldObject) }
+func fetchObject() []byte         { return fetchInto(&objectSlot, hostObject, objectIndex) }
+func fetchOldObject() []byte      { return fetchInto(&oldObjectSlot, hostOldObject, oldObjectIndex) }
 func fetchOptions() []byte        { return fetch(hostOptions) }
 func fetchObjectProto() []byte    { return fetch(hostObjectProto) }
 func fetchOldObjectProto() []byte { return fetch(hostOldObjectProto) }
@@ -86,14 +86,18 @@ func fetch(host func(buf unsafe.Pointer, limit uint32) uint32) []byte {
 	return fetchLarge(host, n)
 }
 
-// fetchInto is fetch of an object; its views use the memory of slot.
-func fetchInto(slot *view.Slot, host func(buf unsafe.Pointer, limit uint32) uint32) []byte {
+// fetchInto is fetch of an object; its views use the memory of slot and the index.
+func fetchInto(slot *view.Slot, host func(buf unsafe.Pointer, limit uint32) uint32, index func() []byte) []byte {
 	b := fetch(host)
 	if b != nil {
-		slot.Put(b)
+		slot.Put(b, index)
 	}
 	return b
 }
+
+// objectIndex and oldObjectIndex return the indexes of the objects of the running call.
+func objectIndex() []byte    { return request.read().objectIndex }
+func oldObjectIndex() []byte { return request.read().oldObjectIndex }
 
 // fetchLarge returns the answer of a host function, of n bytes.
 func fetchLarge(host func(buf unsafe.Pointer, limit uint32) uint32, n uint32) []byte {
@@ -133,7 +137,7 @@ func exportMutate() uint64 {
 
 //go:wasmexport convert
 func exportConvert() uint64 {
-	conversion = Conversion{}
+	conversion, request = Conversion{}, Request{fetched: envelopePart} // The host has no request.
 	patch := &Patch{read: conversion.Object}
 	err := converter.Convert(&conversion, patch)
 	if err == nil {

@@ -50,7 +50,7 @@ func List[V any](of func(json []byte) V, resource, namespace, selector string) i
 		var slot view.Slot
 		defer slot.Close()
 		for b := range lookup.List(resource, namespace, selector) {
-			slot.Put(b)
+			slot.Put(b, nil)
 			if !yield(of(b)) {
 				return
 			}

@@ -40,6 +40,8 @@ type Request struct {
 	resource, requestResource                             GroupVersionResource
 	userInfo                                              UserInfo
 	dryRun                                                bool
+	// objectIndex and oldObjectIndex have the places of arrays and objects, as the host gives them.
+	objectIndex, oldObjectIndex []byte
 }
 
 // part is a set of the parts of a request that have been fetched.
@@ -98,6 +100,10 @@ func (r *Request) parse(envelope []byte) {
 			r.requestResource.Group, r.requestResource.Version, r.requestResource.Resource = triple(f.Bytes())
 		case 15:
 			r.requestSubResource = f.String()
+		case 101:
+			r.objectIndex = f.Bytes()
+		case 102:
+			r.oldObjectIndex = f.Bytes()
 		}
 	}
 }

@@ -101,6 +101,8 @@ export { Pod, Node } from "./api/core";
 // @ts-ignore: decorator
 @external("k8s.io/scheduler", "allow_waiting_pod") declare function importAllowWaitingPod(ptr: usize, len: u32): i32;
 // @ts-ignore: decorator
+@external("k8s.io/scheduler", "activate") declare function importActivate(ptr: usize, len: u32): void;
+// @ts-ignore: decorator
 @external("k8s.io/scheduler", "reject_waiting_pod") declare function importRejectWaitingPod(ptr: usize, len: u32): i32;
 
 /** Code is the code of a status. */
@@ -591,6 +593,8 @@ export enum EventResource {
   PodGroup = 15,
   CompositePodGroup = 16,
   Any = 17,
+  /** A resource that the plugin's configuration names, see ClusterEvent.of. */
+  Named = 255,
 }
 
 /** Action is a set of changes, a bit for each. */
@@ -610,6 +614,8 @@ export enum Action {
   UpdatePodToleration = 1 << 12,
   UpdatePodSchedulingGatesEliminated = 1 << 13,
   UpdatePodGeneratedResourceClaim = 1 << 14,
+  /** Any update. */
+  Update = 0x7ffc,
 }
 
 const ASK_ABOUT_ALL: u32 = 1 << 30;
@@ -633,6 +639,11 @@ export class EventObject {
   /** The object of an event about Nodes. */
   get node(): Node {
     return view.byRef<Node>(this.ref, view.PARTS);
+  }
+
+  /** bytes returns an object of another kind as getObject does: protobuf, or JSON of a custom resource; null if there is none. */
+  bytes(): ArrayBuffer | null {
+    return this.ref == 0 ? null : view.objectBytes(this.ref);
   }
 }
 
@@ -694,7 +705,21 @@ export class ClusterEvent {
   /** podHint, if not null, is asked once for the event, so that hint need not be asked about each Pod. Kubernetes calls it from 1.37 on. */
   podHint: ((oldObject: EventObject, newObject: EventObject) => PodHint) | null = null;
 
+  /** object is the name of a resource of the plugin's configuration, see of. */
+  object: string = "";
+
   constructor(public resource: EventResource, public actions: u32) {}
+
+  /**
+   * of returns an event about any resource that the objects of the plugin's configuration name, in
+   * the same words: "scheduling.x-k8s.io/v1alpha1/podgroups". Its actions are Action.Add,
+   * Action.Update and Action.Delete.
+   */
+  static of(object: string, actions: u32): ClusterEvent {
+    const e = new ClusterEvent(EventResource.Named, actions);
+    e.object = object;
+    return e;
+  }
 
   /** withHint sets hint. */
   withHint(hint: (pod: Pod, oldObject: EventObject, newObject: EventObject) => Hint): ClusterEvent {
@@ -900,6 +925,19 @@ export function rejectWaitingPod(uid: string, reason: string = ""): bool {
   return importRejectWaitingPod(host.address, host.length) != 0;
 }
 
+/**
+ * activate has the queue try Pods again: their namespaces and names in turn, of at most 1,000 Pods in
+ * a call and 8 KiB together. It takes effect after the call, for a Pod at most once a second, in
+ * preEnqueue, postFilter, reserve, unreserve, permit, preBind and postBind. It needs the grant
+ * "activate".
+ */
+export function activate(pods: string[]): void {
+  const w = new Writer();
+  for (let i = 0; i < pods.length; i++) w.text(pods[i]);
+  importActivate(w.address, w.length);
+  w.free();
+}
+
 /** event reports an event about the Pod that is being scheduled, of the type "Normal" or "Warning". It needs the grant "events". */
 export function event(type: string, reason: string, action: string, note: string): void {
   const w = new Writer();
@@ -982,6 +1020,11 @@ export function eventstoregister<P>(p: P): i32 {
     const e = events[i];
     w.raw32(<u32>e.resource);
     w.raw32(e.actions | (e.hint === null ? 0 : ASK) | (e.podHint === null ? 0 : ASK_ABOUT_ALL));
+    if (e.resource == EventResource.Named) {
+      w.raw32(<u32>text.size(e.object));
+      w.text(e.object);
+      w.length--; // No NUL follows it.
+    }
   }
   importResultClusterEvents(w.address, w.length);
   w.free();

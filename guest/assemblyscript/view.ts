@@ -220,6 +220,14 @@ function whole(m: Message, s: Source): void {
   m.json_ = s.kind == JSON;
 }
 
+/** objectBytes returns the bytes of an object of the host. */
+export function objectBytes(ref: u64): ArrayBuffer {
+  host.begin();
+  let n: u32;
+  do n = importObject(ref, host.buffer, host.limit); while (host.more(n));
+  return host.taken(n);
+}
+
 /** identityOf fetches the fields of an identity that are in a mask, and returns those that are here. */
 function identityOf(s: Source, fields: u64): Identity {
   let id = s.identity;

@@ -142,6 +142,7 @@ KW_TO_GUEST("k8s.io/scheduler", waiting_pods);
 KW_FROM_GUEST("k8s.io/scheduler", result_node_names);
 KW_FROM_GUEST("k8s.io/scheduler", result_scores);
 KW_FROM_GUEST("k8s.io/scheduler", result_cluster_events);
+KW_FROM_GUEST("k8s.io/scheduler", activate);
 KW_FROM_GUEST("k8s.io/scheduler", result_pods);
 KW_FROM_GUEST("k8s.io/scheduler", result_nominated_node_name);
 KW_FROM_GUEST("k8s.io/scheduler", result_sign_fragments);
@@ -2198,7 +2199,7 @@ KW_INLINE kw_result kw_configure(const kw_option *options, uint32_t n) {
 // ---- Look-ups ---------------------------------------------------------------------------
 
 // kw_get_object returns an object by its resource, such as "v1/persistentvolumeclaims": protobuf
-// in a scheduler, JSON in admission and hooks; nothing if there is none. The guest needs the grant
+// in a scheduler, JSON of custom resources there and in admission and hooks; nothing if there is none. The guest needs the grant
 // objects. A hook gets the object that has the name of its node.
 KW_INLINE kw_str kw_get_object_text(kw_str question) { return KW_ANSWER(kw_host_get_object(question.p, question.n, buf, limit)); }
 #define kw_get_object(resource, namespace, name) kw_get_object_text(kw_text(resource, KW("\0"), namespace, KW("\0"), name))
@@ -2373,6 +2374,26 @@ KW_INLINE core_Node kw_node(uint64_t ref) { return (core_Node){kw_by_ref(ref, KW
     return KW_SUCCESS;                                                                           \
   }
 #define KW_EVENT(resource, actions) KW_RESOURCE_##resource, (uint32_t)(actions)
+// KW_EVENTSTOREGISTER hands over a list of events that has names in it: kw_add_event adds one of the
+// resources above, and kw_add_named_event one about any resource that the objects of the plugin's
+// configuration name, with the actions KW_ADD, KW_UPDATE and KW_DELETE.
+//
+//   KW_EVENTSTOREGISTER() {
+//     kw_buf list = {0};
+//     kw_add_named_event(&list, "scheduling.x-k8s.io/v1alpha1/podgroups", KW_ADD | KW_UPDATE | KW_HINT);
+//     return kw_set_events(&list);
+//   }
+#define KW_EVENTSTOREGISTER() KW_POINT(eventstoregister, , int32_t, (void), (void), ())
+KW_INLINE void kw_put_u32(kw_buf *b, uint32_t v) { kw_put(b, (kw_str){(const char *)&v, 4}); }
+#define kw_add_event(list, resource, actions) (kw_put_u32(list, KW_RESOURCE_##resource), kw_put_u32(list, actions))
+KW_INLINE void kw_add_named_event_text(kw_buf *list, kw_str name, uint32_t actions) {
+  kw_put_u32(list, 255), kw_put_u32(list, actions), kw_put_u32(list, name.n), kw_put(list, name);
+}
+#define kw_add_named_event(list, name, actions) kw_add_named_event_text(list, kw_s(name), actions)
+KW_INLINE kw_result kw_set_events(const kw_buf *list) {
+  kw_host_result_cluster_events(list->p, list->n);
+  return KW_SUCCESS;
+}
 enum {
   KW_RESOURCE_Pod, KW_RESOURCE_AssignedPod, KW_RESOURCE_UnscheduledPod, KW_RESOURCE_TargetPod, KW_RESOURCE_Node, KW_RESOURCE_PersistentVolume,
   KW_RESOURCE_PersistentVolumeClaim, KW_RESOURCE_CSINode, KW_RESOURCE_CSIDriver, KW_RESOURCE_VolumeAttachment, KW_RESOURCE_CSIStorageCapacity,
@@ -2394,10 +2415,13 @@ enum {
 #define KW_UPDATE_POD_TOLERATION (1u << 12)
 #define KW_UPDATE_POD_SCHEDULING_GATES_ELIMINATED (1u << 13)
 #define KW_UPDATE_POD_GENERATED_RESOURCE_CLAIM (1u << 14)
+#define KW_UPDATE (((1u << 15) - 1) & ~(KW_ADD | KW_DELETE))
 #define KW_HINT (1u << 31)
 #define KW_PREHINT (1u << 30)
 // KW_QUEUEINGHINT returns kw_queue(true) to try the Pod again. old and new are refs of an object of
-// the kind of the event, 0 if there is none: kw_pod and kw_node read them.
+// the kind of the event, 0 if there is none: kw_pod and kw_node read them, and kw_event_object
+// returns the bytes of another object, as kw_get_object does.
+KW_INLINE kw_str kw_event_object(uint64_t ref) { return KW_ANSWER(kw_host_object(ref, buf, limit)); }
 #define KW_QUEUEINGHINT(event, pod, old, new)                                                    \
   KW_POINT(queueinghint, , uint64_t, (int32_t e, uint64_t p, uint64_t o, uint64_t n), (uint32_t event, core_Pod pod, uint64_t old, uint64_t new), \
            ((uint32_t)e, kw_pod(p), o, n))
@@ -2599,6 +2623,14 @@ KW_INLINE kw_WaitingPods kw_waiting_pods(void) { return kw_WaitingPods_of_proto(
 KW_INLINE core_Pod kw_waiting_pod(kw_str uid) { return core_Pod_of_proto(KW_ANSWER(kw_host_waiting_pod(uid.p, uid.n, buf, limit))); }
 KW_INLINE bool kw_allow_waiting_pod(kw_str uid) { return kw_host_allow_waiting_pod(uid.p, uid.n); }
 KW_INLINE bool kw_reject_waiting_pod_text(kw_str text) { return kw_host_reject_waiting_pod(text.p, text.n); }
+// kw_activate has the queue try Pods again, with the grant activate: namespaces and names in turn, of
+// at most 1,000 Pods in a call and 8 KiB together. It takes effect after the call, for a Pod at most
+// once a second, in preenqueue, postfilter, reserve, unreserve, permit, prebind and postbind.
+KW_INLINE void kw_activate(kw_strs pods) {
+  if (!pods.n) return;
+  kw_str text = kw_text(kw_join(pods, KW("\0")), KW("\0"));
+  kw_host_activate(text.p, text.n);
+}
 #define kw_reject_waiting_pod(uid, ...) kw_reject_waiting_pod_text(kw_text(uid, KW("\0"), __VA_ARGS__))
 
 // ---- Admission --------------------------------------------------------------------------

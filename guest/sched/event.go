@@ -11,6 +11,11 @@ import (
 // and actions: abi.EventNode, abi.ActionAdd | abi.ActionUpdateNodeLabel.
 type ClusterEvent struct {
 	Resource abi.EventResource
+	// Object, unless it is empty, takes the place of Resource: any resource that the objects of the
+	// plugin's configuration name, in the same words: "v1/configmaps",
+	// "scheduling.x-k8s.io/v1alpha1/podgroups". Its actions are abi.ActionAdd, abi.ActionUpdate and
+	// abi.ActionDelete.
+	Object string
 	// ActionType is a set of changes, a bit for each.
 	ActionType abi.ActionType
 }
@@ -69,15 +74,21 @@ type EventObject struct {
 	present bool
 	pod     core.Pod
 	node    core.Node
+	// bytes are those of an object in a native test, and ref is that in a guest.
+	bytes []byte
+	ref   abi.Ref
 }
 
-// NewEventObject returns the object of an event, for native tests.
-func NewEventObject[T core.Pod | core.Node](object T) EventObject {
+// NewEventObject returns the object of an event, for native tests: a view, or the bytes of an object
+// of another kind.
+func NewEventObject[T core.Pod | core.Node | []byte](object T) EventObject {
 	switch o := any(object).(type) {
 	case core.Pod:
 		return EventObject{present: true, pod: o}
 	case core.Node:
 		return EventObject{present: true, node: o}
+	case []byte:
+		return EventObject{present: true, bytes: o}
 	}
 	return EventObject{}
 }
@@ -91,6 +102,16 @@ func (o EventObject) Pod() core.Pod { return o.pod }
 // Node returns the object of an event about Nodes.
 func (o EventObject) Node() core.Node { return o.node }
 
+// Bytes returns the object of an event about another kind, as GetObject does: as protobuf or, for a
+// custom resource, as JSON. The views of the kinds read them. It may be called during the hint; the
+// bytes may be kept.
+func (o EventObject) Bytes() []byte {
+	if o.ref != 0 {
+		return hostObject(o.ref)
+	}
+	return o.bytes
+}
+
 // appendEvents appends events in the encoding of the host.
 func appendEvents(b []byte, events []ClusterEventWithHint) []byte {
 	for _, e := range events {
@@ -101,8 +122,16 @@ func appendEvents(b []byte, events []ClusterEventWithHint) []byte {
 		if e.PreQueueingHintFn != nil {
 			action |= abi.ActionPreHint
 		}
-		b = binary.LittleEndian.AppendUint32(b, uint32(e.Event.Resource))
+		resource, object := e.Event.Resource, e.Event.Object
+		if object != "" {
+			resource = abi.EventNamed
+		}
+		b = binary.LittleEndian.AppendUint32(b, uint32(resource))
 		b = binary.LittleEndian.AppendUint32(b, uint32(action))
+		if object != "" {
+			b = binary.LittleEndian.AppendUint32(b, uint32(len(object)))
+			b = append(b, object...)
+		}
 	}
 	return b
 }

@@ -172,11 +172,14 @@ var eventObjects [2]struct {
 	node core.Node
 }
 
-func eventObject(n int, resource abi.EventResource, ref uint64) EventObject {
+func eventObject(n int, event ClusterEvent, ref uint64) EventObject {
 	if ref == 0 {
 		return EventObject{}
 	}
-	switch o := &eventObjects[n]; resource {
+	if event.Object != "" {
+		return EventObject{present: true, ref: abi.Ref(ref)}
+	}
+	switch o := &eventObjects[n]; event.Resource {
 	case abi.EventPod, abi.EventAssignedPod, abi.EventUnscheduledPod, abi.EventTargetPod:
 		o.pod = core.Pod(view.FromRefByParts(view.View(o.pod), abi.Ref(ref), &core.TypeOfPod))
 		return NewEventObject(o.pod)
@@ -184,7 +187,7 @@ func eventObject(n int, resource abi.EventResource, ref uint64) EventObject {
 		o.node = core.Node(view.FromRefByParts(view.View(o.node), abi.Ref(ref), &core.TypeOfNode))
 		return NewEventObject(o.node)
 	}
-	return EventObject{present: true}
+	return EventObject{present: true, ref: abi.Ref(ref)}
 }
 
 //go:wasmexport queueinghint
@@ -198,7 +201,7 @@ func exportQueueingHint(event int32, pod, oldObj, newObj uint64) uint64 {
 		return abi.Pack(1, finish(nil))
 	}
 	e := list[event]
-	hint, err := e.QueueingHintFn(podOf(pod), eventObject(0, e.Event.Resource, oldObj), eventObject(1, e.Event.Resource, newObj))
+	hint, err := e.QueueingHintFn(podOf(pod), eventObject(0, e.Event, oldObj), eventObject(1, e.Event, newObj))
 	var queue uint32
 	if hint == Queue {
 		queue = 1
@@ -214,7 +217,7 @@ func exportPreQueueingHint(event int32, oldObj, newObj uint64) int32 {
 		return int32(finish(AsStatus(err)))
 	}
 	e := list[event]
-	result, err := e.PreQueueingHintFn(eventObject(0, e.Event.Resource, oldObj), eventObject(1, e.Event.Resource, newObj))
+	result, err := e.PreQueueingHintFn(eventObject(0, e.Event, oldObj), eventObject(1, e.Event, newObj))
 	if err == nil && !result.AllPods {
 		hostResultPods(appendPodNames(nil, result.Pods))
 	}

@@ -83,6 +83,26 @@ func (w WaitingPod) Reject(reason ...string) bool {
 	return hostRejectWaitingPod(w.UID + "\x00" + strings.Join(reason, ""))
 }
 
+// Activate has the queue try Pods again: those that were refused, or are kept out of the queue. It may
+// be called in PreEnqueue, PostFilter, Reserve, Unreserve, Permit, PreBind and PostBind, and takes
+// effect after the call, for a Pod at most once a second. A call activates at most 1,000 Pods. It
+// needs the grant "activate". In a function that is repeated on another instance it has no effect
+// the second time.
+func Activate(pods ...PodName) {
+	// A request has 8 KiB.
+	for b := []byte(nil); len(pods) != 0; b = b[:0] {
+		for len(pods) != 0 && len(b)+len(pods[0].Namespace)+len(pods[0].Name)+2 <= 8<<10 {
+			b = appendPodNames(b, pods[:1])
+			pods = pods[1:]
+		}
+		if len(b) == 0 {
+			pods = pods[1:] // No Pod has such a name.
+			continue
+		}
+		hostActivate(b)
+	}
+}
+
 // Eventf reports an event about the Pod that is being scheduled, of the type "Normal" or
 // "Warning". The note is the concatenation of its parts. It needs the grant "events". In a
 // function that is repeated on another instance it has no effect the second time.
@@ -93,15 +113,15 @@ func Eventf(eventType, reason, action string, note ...string) {
 	hostEvent(wire.AppendBytes(b, 4, strings.Join(note, "")))
 }
 
-// GetObject returns an object of the Kubernetes API as protobuf, nil if there is
-// none. The resource is named as in the plugin's configuration, such as
+// GetObject returns an object of the Kubernetes API as protobuf or, if it is a
+// custom resource, as JSON; nil if there is none. The resource is named as in the plugin's configuration, such as
 // "v1/persistentvolumeclaims"; the namespace is empty for those that have none.
 // It needs the grant "objects".
 func GetObject(resource, namespace, name string) []byte {
 	return lookup.Get(resource, namespace, name)
 }
 
-// ListObjects returns the objects of a resource as protobuf, sorted by namespace
+// ListObjects returns the objects of a resource in the form of GetObject, sorted by namespace
 // and name: those of all namespaces if namespace is empty. It needs the grant
 // "objects".
 func ListObjects(resource, namespace string) [][]byte {

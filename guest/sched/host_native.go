@@ -18,6 +18,8 @@ func hostWaitingPods() []byte { return nativehost.CurrentScheduler().WaitingPods
 
 func hostEvent(b []byte) { nativehost.CurrentScheduler().Event(b) }
 
+func hostActivate(b []byte) { nativehost.CurrentScheduler().Activate(b) }
+
 func hostWaitingPod(uid string) []byte { return nativehost.CurrentScheduler().WaitingPod(uid) }
 
 func hostAllowWaitingPod(uid string) bool { return nativehost.CurrentScheduler().AllowWaitingPod(uid) }
@@ -40,6 +42,8 @@ var generations atomic.Int64
 
 // generationOf returns another number each time: natively there is no scheduler that counts.
 func generationOf(*nodeInfo) int64 { return generations.Add(1) }
+
+func hostObject(abi.Ref) []byte { return nil }
 
 func hostNodeNames() []byte { return nativehost.CurrentScheduler().NodeNames() }
 

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"slices"
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -16,6 +17,13 @@ var buffer abi.Buffer
 func at(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
 
 func text(s string) unsafe.Pointer { return unsafe.Pointer(unsafe.StringData(s)) }
+
+//go:wasmimport k8s.io/api object
+func importObject(ref uint64, buf unsafe.Pointer, limit uint32) uint32
+
+func hostObject(ref abi.Ref) []byte {
+	return slices.Clone(buffer.Fill(func(b []byte) uint32 { return importObject(uint64(ref), at(b), uint32(len(b))) }))
+}
 
 //go:wasmimport k8s.io/scheduler node_scores
 func importNodeScores(buf unsafe.Pointer, limit uint32) uint32
@@ -125,6 +133,11 @@ func hostResultPlacements(b []byte) { importResultPlacements(at(b), uint32(len(b
 func importEvent(ptr unsafe.Pointer, n uint32)
 
 func hostEvent(b []byte) { importEvent(at(b), uint32(len(b))) }
+
+//go:wasmimport k8s.io/scheduler activate
+func importActivate(ptr unsafe.Pointer, n uint32)
+
+func hostActivate(b []byte) { importActivate(at(b), uint32(len(b))) }
 
 //go:wasmimport k8s.io/scheduler waiting_pod
 func importWaitingPod(ptr unsafe.Pointer, n uint32, buf unsafe.Pointer, limit uint32) uint32

@@ -74,8 +74,8 @@ func TestWriteWhatTheHostTakes(t *testing.T) {
 		t.Errorf("nominations (-want +got):\n%s", diff)
 	}
 	got := appendEvents(nil, []ClusterEventWithHint{
-		{Event: ClusterEvent{abi.EventNode, abi.ActionAdd | abi.ActionUpdateNodeLabel}},
-		{Event: ClusterEvent{abi.EventAssignedPod, abi.ActionDelete}, QueueingHintFn: func(core.Pod, EventObject, EventObject) (QueueingHint, error) { return Queue, nil }},
+		{Event: ClusterEvent{Resource: abi.EventNode, ActionType: abi.ActionAdd | abi.ActionUpdateNodeLabel}},
+		{Event: ClusterEvent{Resource: abi.EventAssignedPod, ActionType: abi.ActionDelete}, QueueingHintFn: func(core.Pod, EventObject, EventObject) (QueueingHint, error) { return Queue, nil }},
 	})
 	if diff := cmp.Diff([]byte{4, 0, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0x80}, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
@@ -84,7 +84,7 @@ func TestWriteWhatTheHostTakes(t *testing.T) {
 
 func TestWritePodsOfAnEvent(t *testing.T) {
 	got := appendEvents(nil, []ClusterEventWithHint{
-		{Event: ClusterEvent{abi.EventPod, abi.ActionAdd}, PreQueueingHintFn: func(EventObject, EventObject) (PreQueueingHintResult, error) { return PreQueueingHintResult{}, nil }},
+		{Event: ClusterEvent{Resource: abi.EventPod, ActionType: abi.ActionAdd}, PreQueueingHintFn: func(EventObject, EventObject) (PreQueueingHintResult, error) { return PreQueueingHintResult{}, nil }},
 	})
 	if diff := cmp.Diff([]byte{0, 0, 0, 0, 1, 0, 0, 0x40}, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)

@@ -22,22 +22,46 @@ type MapOf[V any] struct {
 	read    func(view.Value) V
 	convert func(bits uint64) V
 	kind    view.NumberKind
+	tag     mapTag
+	// texts is set for values of type string, doubles for numbers of 64 bits on the wire as in memory.
+	texts, doubles bool
+}
+
+// mapTag is the key of a field in its form in memory.
+type mapTag struct {
+	// encoded and mask are those of encodedKey. length is the number of bytes.
+	encoded, mask uint16
+	length        uint8
+}
+
+func mapTagOf(field uint32) mapTag {
+	encoded, mask, n := encodedKey(uint64(field)<<3 | uint64(wire.Bytes))
+	return mapTag{encoded, mask, uint8(n)}
 }
 
 // ValuesOf describes the maps in the field with the number. read gets the encoded value of each
 // entry.
 func ValuesOf[V any](field uint32, read func(view.Value) V) MapOf[V] {
-	return MapOf[V]{key: uint64(field)<<3 | uint64(wire.Bytes), read: read}
+	_, texts := any(*new(V)).(string)
+	return MapOf[V]{key: uint64(field)<<3 | uint64(wire.Bytes), read: read, tag: mapTagOf(field), texts: texts}
 }
 
 // NumbersOf describes the maps of numbers in the field with the number. convert gets the bits of
 // each.
 func NumbersOf[V any](field uint32, kind view.NumberKind, convert func(bits uint64) V) MapOf[V] {
-	return MapOf[V]{key: uint64(field)<<3 | uint64(wire.Bytes), convert: convert, kind: kind}
+	return MapOf[V]{
+		key: uint64(field)<<3 | uint64(wire.Bytes), convert: convert, kind: kind, tag: mapTagOf(field),
+		doubles: kind == view.Fixed64,
+	}
 }
 
 // Entries is a field that is a map: its entries, if there are many. It is for generated code.
-type Entries[V any] struct{ made *entries[V] }
+type Entries[V any] struct {
+	made *entries[V]
+	// first is the slot of the field in the order of hosts, whose place is 0 if there are no
+	// entries, and 0 if it is not known.
+	first uint64
+}
 
 // entries are those of a map, in the order in which they were written.
 type entries[V any] struct {
@@ -64,6 +88,16 @@ func (l *Entries[V]) Map(e *Encoded, of *MapOf[V]) Map[V] {
 	return Map[V]{e, l, of}
 }
 
+// Begin sets the first entry by the slot of the field (see [Encoded.Wide]).
+func (l *Entries[V]) Begin(e *Encoded, slot uint64) {
+	if e.ordered() {
+		l.first = slot | noEntry
+	}
+}
+
+// noEntry marks the slot of a map that is known. It is a bit of no length that scan reads.
+const noEntry = 1 << 31
+
 // Reset returns an empty map with the memory of l.
 func (l *Entries[V]) Reset() Entries[V] {
 	if l.made != nil {
@@ -71,7 +105,7 @@ func (l *Entries[V]) Reset() Entries[V] {
 		clear(l.made.places)
 		l.made.read = false
 	}
-	return Entries[V]{l.made}
+	return Entries[V]{made: l.made}
 }
 
 // Get returns the value of key, the zero value if there is none.
@@ -89,15 +123,26 @@ func (m Map[V]) Lookup(key string) (value V, ok bool) {
 	case m.kept.made != nil && m.kept.made.read:
 		return m.kept.made.lookup(key)
 	case e.ordered() && of.key < 1<<14: // Few calls: each takes as long as a look at some entries.
-		at, length := e.find(of.key)
-		if at == 0 {
-			return value, false
+		first := m.kept.first
+		if first == 0 {
+			at, length := e.find(of.key)
+			first = slotOf(at, uint(length)) | noEntry
+			m.kept.first = first
 		}
-		start, end, n := e.scan(at, uint(length), of.key, unsafe.Pointer(unsafe.StringData(key)), uint(len(key)))
+		start, end, n := e.scan(first, &of.tag, key)
 		switch {
 		case n > fewEntries:
 		case start == 0:
 			return value, false
+		case of.texts && end-start >= 2 && *(*uint16)(unsafe.Add(e.at, start)) == uint16((end-start-2)<<8|2<<3|uint(wire.Bytes)):
+			if start += 2; start != end {
+				given.bytes = true
+				*(*string)(unsafe.Pointer(&value)) = unsafe.String((*byte)(unsafe.Add(e.at, start)), end-start)
+			}
+			return value, true
+		case of.doubles && end-start == 9:
+			*(*uint64)(unsafe.Pointer(&value)) = *(*uint64)(unsafe.Add(e.at, start+1))
+			return value, true
 		case of.convert != nil && of.kind != view.Zigzag && start < end:
 			_, bits := e.value(start+1, onWire(of.kind))
 			return of.convert(bits), true
@@ -200,27 +245,40 @@ func (e *entries[V]) lookup(key string) (value V, ok bool) {
 }
 
 // scan returns the beginning and the end of the value, with its key, of the last entry with the
-// name at q, and the number of entries. The first has length bytes at at. It reads none of the
-// entries that are not short, and returns more than fewEntries for them. It calls no function, as
-// short.
-func (e *Encoded) scan(at, length uint, key uint64, q unsafe.Pointer, size uint) (start, end uint, n int) {
-	p, limit := e.at, uint(e.n)
-	encoded, mask, wide := encodedKey(key)
+// name, and the number of entries. The first has the slot first. It reads none of the entries that
+// are not short, and returns more than fewEntries for them. It calls no function, as short.
+func (e *Encoded) scan(first uint64, tag *mapTag, name string) (start, end uint, n int) {
+	at, length, size := uint(first>>32), uint(uint32(first)&^noEntry), uint(len(name))
+	if at == 0 {
+		return 0, 0, 0
+	}
+	p, q, limit := e.at, unsafe.Pointer(unsafe.StringData(name)), uint(e.n)
+	encoded, mask, skip := tag.encoded, tag.mask, uint(tag.length)+1
+	head := uint16(size<<8 | 1<<3 | uint(wire.Bytes))
 	for {
-		if n++; n > fewEntries || length < 2 || length >= 0x80 || at+length > limit || size >= 0x80 {
+		stop := at + length
+		if n++; n > fewEntries || length-2 >= 0x80-2 || stop > limit || size >= 0x80 {
 			return 0, 0, fewEntries + 1
 		}
-		stop := at + length
-		if uint(*(*uint16)(unsafe.Add(p, at))) == size<<8|1<<3|uint(wire.Bytes) && at+2+size <= stop {
-			i := uint(0)
-			for i < size && *(*byte)(unsafe.Add(p, at+2+i)) == *(*byte)(unsafe.Add(q, i)) {
-				i++
+		if from := at + 2; *(*uint16)(unsafe.Add(p, at)) == head && from+size <= stop {
+			var differs uint64
+			switch {
+			case 8 <= size && size <= 16: // Two words, which overlap.
+				differs = (*(*uint64)(unsafe.Add(p, from)) ^ *(*uint64)(q)) |
+					(*(*uint64)(unsafe.Add(p, from+size-8)) ^ *(*uint64)(unsafe.Add(q, size-8)))
+			case 4 <= size && size < 8:
+				differs = uint64((*(*uint32)(unsafe.Add(p, from)) ^ *(*uint32)(q)) |
+					(*(*uint32)(unsafe.Add(p, from+size-4)) ^ *(*uint32)(unsafe.Add(q, size-4))))
+			default:
+				for i := uint(0); i < size; i++ {
+					differs |= uint64(*(*byte)(unsafe.Add(p, from+i)) ^ *(*byte)(unsafe.Add(q, i)))
+				}
 			}
-			if i == size {
-				start, end = at+2+size, stop
+			if differs == 0 {
+				start, end = from+size, stop
 			}
 		}
-		if at = stop + wide + 1; at > limit || *(*uint16)(unsafe.Add(p, stop))&mask != encoded {
+		if at = stop + skip; at > limit || *(*uint16)(unsafe.Add(p, stop))&mask != encoded {
 			return start, end, n
 		}
 		length = uint(*(*byte)(unsafe.Add(p, at-1)))

@@ -386,6 +386,9 @@ type messages[M, V any] struct {
 	views, pristine []V
 	// read is set until the next request.
 	read bool
+	// wide is set for messages with slots. ahead is set once the plugin has read the last message of a
+	// request: those of the next ones are read in one go, which takes half the time.
+	wide, ahead bool
 }
 
 // Views returns the messages in the fields of e with the key.
@@ -402,6 +405,30 @@ func (l *Messages[M, V]) Views(e *Encoded, key uint64) []V {
 	return l.made.views
 }
 
+// WideViews is Views for messages that [Encoded.Wide] reads, which fill does. Their slots follow the
+// Encoded.
+func (l *Messages[M, V]) WideViews(e *Encoded, key uint64, fill func(*M) *M) []V {
+	if l.made != nil && l.made.read {
+		return l.made.views
+	}
+	views := l.Views(e, key)
+	if l.made == nil {
+		return views
+	}
+	if l.made.wide = true; l.made.ahead && e.ordered() {
+		for i := range l.made.items {
+			fill(&l.made.items[i])
+		}
+	}
+	return views
+}
+
+// lastRead reports whether the last of the messages, which have slots, was read.
+func (m *messages[M, V]) lastRead() bool {
+	n := len(m.items)
+	return n != 0 && *(*uint64)(unsafe.Add(unsafe.Pointer(&m.items[n-1]), unsafe.Sizeof(Encoded{}))) != 0
+}
+
 // View returns the message in the field of e with the key, an empty one if there is none.
 func (l *Messages[M, V]) View(e *Encoded, key uint64) (v V) {
 	if views := l.Views(e, key); len(views) != 0 {
@@ -413,6 +440,9 @@ func (l *Messages[M, V]) View(e *Encoded, key uint64) (v V) {
 // Reset returns a field without messages, with the memory of l.
 func (l *Messages[M, V]) Reset() Messages[M, V] {
 	if l.made != nil {
+		if l.made.wide && l.made.read {
+			l.made.ahead = l.made.ahead || l.made.lastRead()
+		}
 		clear(l.made.items)
 		l.made.read = false
 	}
@@ -457,22 +487,29 @@ func (m *messages[M, V]) ordered(e *Encoded, key uint64) {
 }
 
 // short sets the messages at to, of size bytes each, to those in the fields with the key from at on
-// that have less than 0x80 bytes, at most room of them. It returns their number and the index after
+// that have less than 0x4000 bytes, at most room of them. It returns their number and the index after
 // them. It calls no function, so that its variables stay where a loop is fast.
 func (e *Encoded) short(at uint, key uint64, to unsafe.Pointer, size uintptr, room int) (count int, next uint) {
 	p, end := e.at, uint(e.n)
 	for count < room && at+1 < end && uint64(*(*byte)(unsafe.Add(p, at))) == key {
-		n := uint(*(*byte)(unsafe.Add(p, at+1)))
-		if n >= 0x80 || at+2+n > end {
+		n, start := uint(*(*byte)(unsafe.Add(p, at+1))), at+2
+		if n >= 0x80 {
+			if start >= end || *(*byte)(unsafe.Add(p, start)) >= 0x80 {
+				break
+			}
+			n = n&0x7f | uint(*(*byte)(unsafe.Add(p, start)))<<7
+			start++
+		}
+		next := start + n
+		if next > end {
 			break
 		}
-		m := (*Encoded)(unsafe.Add(to, uintptr(count)*size))
-		start := at + 2
 		if n == 0 {
 			start = 0 // As in ordered.
 		}
+		m := (*Encoded)(unsafe.Add(to, uintptr(count)*size))
 		m.at, m.n, m.from = unsafe.Add(p, start), uint32(n), 0
-		at += 2 + n
+		at = next
 		count++
 	}
 	return count, at

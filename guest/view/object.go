@@ -107,13 +107,17 @@ func FromJSON(raw []byte, t *Type) View {
 	if v, ok := fromSlot(raw, t); ok {
 		return v
 	}
-	return View{&newJSON(raw, t).root, fixedVersion}
+	return View{&newJSON(raw, t, nil).root, fixedVersion}
 }
 
-// newJSON returns a new object of the JSON in raw.
-func newJSON(raw []byte, t *Type) *object {
+// newJSON returns a new object of the JSON in raw. places are its index, if there are any.
+func newJSON(raw []byte, t *Type, places []uint64) *object {
 	o := fromBytes(raw, t)
 	o.json = true
+	if len(places) != 0 {
+		o.once.walker.ReadIndexed(o.bytes, places)
+		return o
+	}
 	// One allocation for the index and the fields. A field is as large as two
 	// numbers of the index.
 	n := json.IndexRoom(len(o.bytes))

@@ -50,8 +50,8 @@ func TestAnObjectInASlotIsReadLikeAnyOther(t *testing.T) {
 		first := requestJSON(name, strings.Repeat("\n", i%3), i%5)
 		second := requestJSON("old-"+name, "", (i+2)%7)
 		want = append(want, readRequest(FromJSON(bytes.Clone(first), &typeOfRequest)), readRequest(FromJSON(bytes.Clone(second), &typeOfRequest)))
-		object.Put(first)
-		old.Put(second)
+		object.Put(first, nil)
+		old.Put(second, nil)
 		views := []View{FromJSON(first, &typeOfRequest), FromJSON(second, &typeOfRequest)}
 		got = append(got, readRequest(views[0]), readRequest(views[1]))
 		if again := FromJSON(first, &typeOfRequest); again != views[0] {
@@ -72,11 +72,11 @@ func TestViewsOfASlotGoStaleWithTheNextObject(t *testing.T) {
 	defer CloseSlots()
 	var slot Slot
 	first, second := requestJSON("first", "", 3), requestJSON("second", "", 3)
-	slot.Put(first)
+	slot.Put(first, nil)
 	kept := FromJSON(first, &typeOfRequest)
 	parts := List[View](kept, 4, &typeOfPiece)
 	kept.Text(1)
-	slot.Put(second)
+	slot.Put(second, nil)
 	if got := FromJSON(second, &typeOfRequest).Text(1); got != "second" {
 		t.Fatalf("the name is %q", got)
 	}
@@ -103,7 +103,7 @@ func TestViewsOfNoSlotStay(t *testing.T) {
 	own := FromJSON(requestJSON("own", "", 1), &typeOfRequest)
 	for i := range 3 {
 		raw := requestJSON(fmt.Sprint(i), "", 1)
-		slot.Put(raw)
+		slot.Put(raw, nil)
 		FromJSON(raw, &typeOfRequest).Text(1)
 		CloseSlots()
 	}
@@ -120,7 +120,7 @@ func TestTheNextViewOfASlotAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		i++
 		raw := objects[i%2]
-		slot.Put(raw)
+		slot.Put(raw, nil)
 		v := FromJSON(raw, &typeOfRequest)
 		if v.Text(1) == "" || v.StringMap(2).Get("l3") == "" || v.Message(3, &typeOfPiece).Text(1) == "" {
 			t.Fatal("something is missing")

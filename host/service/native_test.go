@@ -2,7 +2,9 @@ package service_test
 
 import (
 	"context"
+	"errors"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/kubewasm/kubewasm/abi/codes"
@@ -45,5 +47,24 @@ func TestMethodsOfNativePlugins(t *testing.T) {
 	}
 	if got, err := p.Echo(t.Context(), &testservice.Message{Text: "a"}); err != nil || got.Text != "a" {
 		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+// A request that is nil is the mistake of the program, in each kind of plugin.
+func TestARequestThatIsNil(t *testing.T) {
+	cfg := config(t)
+	cfg.FailurePolicy = host.Ignore
+	inProgram, err := testservice.LoadTest(t.Context(), nil, service.Config{Config: host.Config{Name: "native", Module: host.ModuleConfig{Source: nativehost.Service{
+		Has:  func(string) bool { return true },
+		Call: func(_ string, request []byte, _ nativehost.Objects) ([]byte, codes.Code) { return request, codes.OK },
+	}}}}, asked{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, p := range map[string]*testservice.Test{"guest": load(t, cfg), "native": inProgram} {
+		got, err := p.Echo(t.Context(), nil)
+		if err == nil || !strings.Contains(err.Error(), "request: it is nil") || errors.Is(err, service.ErrIgnored) || got != nil {
+			t.Errorf("%s: got %v and %v", name, got, err)
+		}
 	}
 }

@@ -392,6 +392,21 @@ func TestCallAllocations(t *testing.T) {
 	if allocs > 0 {
 		t.Errorf("%v allocations, want 0", allocs)
 	}
+	many := &testservice.Message{}
+	for n := range 200 {
+		many.List = append(many.List, testservice.Message{
+			Text: fmt.Sprint("server-", n), I64: int64(n), Wide: 0.5,
+			Labels: map[string]string{"pool": "batch", "rack": "r12"}, Counts: map[string]int64{"waiting": 7, "running": int64(n)},
+		})
+	}
+	allocs = testing.AllocsPerRun(50, func() {
+		if _, err := p.Silent(ctx, many); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if allocs > 0 {
+		t.Errorf("a request of 200 messages with two maps: %v allocations, want 0", allocs)
+	}
 }
 
 // TestResponsesOnTheStack reads responses of every field on new stacks, which grow and are moved

@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	componentresource "k8s.io/component-helpers/resource"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/internal/manifest"
+	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
 // Cluster is the state that a scheduler knows.
@@ -29,15 +33,18 @@ type Cluster struct {
 	Unknown []manifest.Object
 	// Warnings name unknown fields of the objects that informers have.
 	Warnings []string
+	// defined are the resources of kinds that a CustomResourceDefinition defines. The names of
+	// others are guessed.
+	defined map[schema.GroupVersionKind]schema.GroupVersionResource
 }
 
 // NewCluster returns a cluster of objects. The error names a Pod whose Node is missing.
-func NewCluster(objects *manifest.Objects) (*Cluster, error) {
+func NewCluster(list *manifest.Objects) (*Cluster, error) {
 	c := &Cluster{Handle: &Handle{Informers: NewInformers()}}
-	for _, node := range objects.Nodes {
+	for _, node := range list.Nodes {
 		c.Snapshot = append(c.Snapshot, NewNodeInfo(node))
 	}
-	for _, pod := range objects.Pods {
+	for _, pod := range list.Pods {
 		if pod.Spec.NodeName == "" {
 			continue
 		}
@@ -59,12 +66,20 @@ func NewCluster(objects *manifest.Objects) (*Cluster, error) {
 	for gvr := range c.Informers {
 		c.Resources = append(c.Resources, resourceName(gvr))
 	}
-	slices.Sort(c.Resources)
-	for i := range objects.All {
-		if err := c.add(&objects.All[i]); err != nil {
-			return nil, fmt.Errorf("%s %s: %w", objects.All[i].Kind, objects.All[i].Name, err)
+	for i := range list.All {
+		if err := c.define(&list.All[i]); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", list.All[i].Kind, list.All[i].Name, err)
 		}
 	}
+	for i := range list.All {
+		if isDefinition(&list.All[i]) {
+			continue
+		}
+		if err := c.add(&list.All[i]); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", list.All[i].Kind, list.All[i].Name, err)
+		}
+	}
+	slices.Sort(c.Resources)
 	return c, nil
 }
 
@@ -72,19 +87,68 @@ func resourceName(gvr schema.GroupVersionResource) string {
 	return strings.TrimPrefix(gvr.GroupVersion().String()+"/"+gvr.Resource, "/")
 }
 
+func isDefinition(o *manifest.Object) bool {
+	gvk := o.GroupVersionKind()
+	return gvk.Group == "apiextensions.k8s.io" && gvk.Kind == "CustomResourceDefinition"
+}
+
+// define gives the kind of a CustomResourceDefinition an informer.
+func (c *Cluster) define(o *manifest.Object) error {
+	if !isDefinition(o) {
+		return nil
+	}
+	var definition struct {
+		Spec struct {
+			Group string `json:"group"`
+			Names struct {
+				Plural string `json:"plural"`
+				Kind   string `json:"kind"`
+			} `json:"names"`
+			Versions []struct {
+				Name   string `json:"name"`
+				Served bool   `json:"served"`
+			} `json:"versions"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(o.JSON, &definition); err != nil {
+		return err
+	}
+	spec := &definition.Spec
+	for _, v := range spec.Versions {
+		if !v.Served {
+			continue
+		}
+		gv := schema.GroupVersion{Group: spec.Group, Version: v.Name}
+		gvr := gv.WithResource(spec.Names.Plural)
+		if c.defined == nil {
+			c.defined = map[schema.GroupVersionKind]schema.GroupVersionResource{}
+		}
+		c.defined[gv.WithKind(spec.Names.Kind)] = gvr
+		if c.Informers[gvr] == nil {
+			c.Informers[gvr] = newStore()
+			c.Resources = append(c.Resources, resourceName(gvr))
+		}
+	}
+	return nil
+}
+
 // add gives an object to its informer.
 func (c *Cluster) add(o *manifest.Object) error {
-	gvr, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
-	store, ok := c.Informers[gvr]
+	gvr, ok := c.defined[o.GroupVersionKind()]
 	if !ok {
+		gvr, _ = meta.UnsafeGuessKindToResource(o.GroupVersionKind())
+	}
+	store, ok := c.Informers[gvr]
+	if !ok && scheme.Scheme.IsGroupRegistered(gvr.Group) {
 		c.Unknown = append(c.Unknown, *o)
 		return nil
 	}
-	object, err := scheme.Scheme.New(o.GroupVersionKind())
-	if err != nil {
-		return err
+	if !ok {
+		store = newStore()
+		c.Informers[gvr] = store
+		c.Resources = append(c.Resources, resourceName(gvr))
 	}
-	unknown, err := kjson.UnmarshalStrict(o.JSON, object)
+	object, unknown, err := Decode(o)
 	if err != nil {
 		return err
 	}
@@ -93,12 +157,35 @@ func (c *Cluster) add(o *manifest.Object) error {
 			c.Warnings = append(c.Warnings, fmt.Sprintf("the %s %s: %v", o.Kind, o.Name, field))
 		}
 	}
-	accessor, err := meta.Accessor(object)
-	if err != nil {
-		return err
-	}
-	accessor.SetNamespace(o.Namespace)
 	return store.Add(object)
+}
+
+// Decode returns an object in the form in which a scheduler has it: that of client-go, or an
+// [objects.Kept] of a custom resource. unknown are its unknown fields.
+func Decode(o *manifest.Object) (object metav1.Object, unknown []error, err error) {
+	gvk := o.GroupVersionKind()
+	if !scheme.Scheme.IsGroupRegistered(gvk.Group) {
+		u := &unstructured.Unstructured{}
+		if err := u.UnmarshalJSON(o.JSON); err != nil {
+			return nil, nil, err
+		}
+		u.SetNamespace(o.Namespace)
+		u.SetManagedFields(nil)
+		raw, err := json.Marshal(u)
+		return objects.Keep(u, raw), nil, err
+	}
+	typed, err := scheme.Scheme.New(gvk)
+	if err != nil {
+		return nil, nil, err
+	}
+	if unknown, err = kjson.UnmarshalStrict(o.JSON, typed); err != nil {
+		return nil, nil, err
+	}
+	if object, err = meta.Accessor(typed); err != nil {
+		return nil, nil, err
+	}
+	object.SetNamespace(o.Namespace)
+	return object, unknown, nil
 }
 
 // leastRequests are the requests that the scheduler assumes for a container without any.

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
@@ -176,6 +175,12 @@ type Handle struct {
 	// not enter it, unless nil.
 	Activated func(pods []*corev1.Pod)
 	Refuses   func(pod *corev1.Pod, note string)
+	// Activates is called with the Pods that a guest activates, unless nil: then they are found by
+	// Activated once they are tried.
+	Activates func(pods []types.NamespacedName)
+
+	mu       sync.Mutex
+	watchers map[schema.GroupVersionResource][]*func(oldObj, newObj any)
 }
 
 // Nodes implements sched.Handle.
@@ -224,9 +229,53 @@ func (h *Handle) Eventf(regarding, related runtime.Object, eventType, reason, ac
 }
 
 // Lister implements sched.Handle.
-func (h *Handle) Lister(resource schema.GroupVersionResource) (cache.GenericLister, func() bool, error) {
+func (h *Handle) Lister(resource schema.GroupVersionResource, _ []string) (sched.Objects, error) {
 	lister, err := h.Informers.Lister(resource)
-	return lister, func() bool { return h.Synced == nil || h.Synced() }, err
+	return sched.Objects{
+		GenericLister: lister,
+		Synced:        func() (bool, error) { return h.Synced == nil || h.Synced(), nil },
+		Watch: func(changed func(oldObj, newObj any)) (stop func(), err error) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			if h.watchers == nil {
+				h.watchers = map[schema.GroupVersionResource][]*func(oldObj, newObj any){}
+			}
+			h.watchers[resource] = append(h.watchers[resource], &changed)
+			return func() {
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				h.watchers[resource] = slices.DeleteFunc(h.watchers[resource], func(w *func(oldObj, newObj any)) bool { return w == &changed })
+			}, nil
+		},
+		Close: func() {},
+	}, err
+}
+
+// Change changes an object of an informer and tells those who watch it. One of them is nil if the
+// object is added or deleted.
+func (h *Handle) Change(resource schema.GroupVersionResource, oldObj, newObj any) error {
+	store := h.Informers[resource]
+	var err error
+	if newObj != nil {
+		err = store.Update(newObj)
+	} else {
+		err = store.Delete(oldObj)
+	}
+	h.mu.Lock()
+	watchers := slices.Clone(h.watchers[resource])
+	h.mu.Unlock()
+	for _, w := range watchers {
+		(*w)(oldObj, newObj)
+	}
+	return err
+}
+
+// Pending implements sched.Handle: all Pods without a node are.
+func (h *Handle) Pending(pod *corev1.Pod) *corev1.Pod {
+	if pod.Spec.NodeName != "" {
+		return nil
+	}
+	return pod
 }
 
 // Activate implements sched.Handle.
@@ -234,6 +283,15 @@ func (h *Handle) Activate(pods []*corev1.Pod) {
 	if h.Activated != nil {
 		h.Activated(pods)
 	}
+}
+
+// Activating takes the Pods that a guest activates, and reports whether it has.
+func (h *Handle) Activating(pods []types.NamespacedName) bool {
+	if h.Activates == nil {
+		return false
+	}
+	h.Activates(pods)
+	return true
 }
 
 // Refused implements sched.Handle.

@@ -28,14 +28,22 @@ func NewInformers() Informers {
 			continue
 		}
 		gvr, _ := meta.UnsafeGuessKindToResource(gvk)
-		i[gvr] = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		i[gvr] = newStore()
 	}
 	return i
+}
+
+func newStore() cache.Indexer {
+	return cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 }
 
 // Lister returns the objects of a resource.
 func (i Informers) Lister(resource schema.GroupVersionResource) (cache.GenericLister, error) {
 	store, ok := i[resource]
+	if !ok && !scheme.Scheme.IsGroupRegistered(resource.Group) {
+		store, ok = newStore(), true // There are none of these custom resources.
+		i[resource] = store
+	}
 	if !ok {
 		return nil, fmt.Errorf("no informer found for %v", resource) // As by client-go.
 	}

@@ -1,8 +1,9 @@
 package json
 
-// The index of a [Walker] has a number for each array or object of indexedLength bytes or
-// more, in the order of their beginnings: the offset of its first byte in the lower half,
-// that of the byte after it in the upper half. It may have shorter ones that hold others.
+// The index of a [Walker] has a number for arrays and objects, in the order of their beginnings:
+// the offset of its first byte in the lower half, that of the byte after it in the upper half.
+// Read records those of indexedLength bytes or more. An index may lack any, and have shorter ones
+// that hold others.
 
 // indexedLength is the minimum length of an array or object in the index. Shorter ones are passed
 // over faster than they are looked up.
@@ -22,8 +23,8 @@ func IndexRoom(n int) int {
 	return (n/indexedLength + indexedDepth) &^ 1
 }
 
-// firstFrom returns the place of the first value that begins at start or later.
-func firstFrom(index []uint64, start int) int {
+// FirstFrom returns the number of the first entry of a value that begins at start or later.
+func FirstFrom(index []uint64, start int) int {
 	low, high := 0, len(index)
 	for low < high {
 		if mid := int(uint(low+high) / 2); int(uint32(index[mid])) < start {
@@ -42,6 +43,7 @@ const nothing = 1<<32 - 1
 // records, with the place of the surrounding one instead of an end.
 type nesting struct {
 	index []uint64 // nil as soon as there is no room: then nothing is noted.
+	least int      // The length of the shortest to be recorded.
 	count int
 	in    uint64 // The place of the innermost open one, or nothing.
 }
@@ -64,7 +66,7 @@ func (n *nesting) end(i int) {
 	}
 	start, outer := n.index[n.in]&nothing, n.index[n.in]>>32
 	n.index[n.in] = uint64(i)<<32 | start
-	if n.count == int(n.in)+1 && uint64(i)-start < indexedLength {
+	if n.count == int(n.in)+1 && uint64(i)-start < uint64(n.least) {
 		n.count-- // A short one is forgotten with all in it.
 	}
 	n.in = outer

@@ -340,3 +340,14 @@ func BenchmarkValid(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkValidIndex(b *testing.B) {
+	doc := pod(b)
+	index := make([]uint64, 512)
+	b.SetBytes(int64(len(doc)))
+	for b.Loop() {
+		if ok, n := json.ValidIndex(doc, index, 0); !ok || n == 0 {
+			b.Fatal("invalid, or without index")
+		}
+	}
+}

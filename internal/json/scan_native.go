@@ -9,7 +9,7 @@ func next(w *walk) bool { return nextOf(w) }
 // returns their number; 0 if doc is neither an array nor an object, does not end, or if there is no
 // room.
 func indexNested(doc []byte, nested []uint64) int {
-	noted := nesting{index: nested, in: nothing}
+	noted := nesting{index: nested, least: indexedLength, in: nothing}
 	i := skipSpace(doc, 0)
 	if i == len(doc) || classes[doc[i]]&opens == 0 {
 		return 0

@@ -231,6 +231,11 @@ passed: \
 		Get R6; I32WrapI64; I64Load32U $0; Get R9; I64Ne; BrIf unknown; \
 		Get R6; I32WrapI64; I64Load32U $4; Get R1; Get R9; I64Sub; I64Add; Tee R6; \
 		Get R2; I64GtU; BrIf unknown; \
+		/* It is an entry of the value only if it ends with its bracket. */ \
+		Get R6; I64Const $1; I64Sub; Tee R7; Get R1; I64LeU; BrIf unknown; \
+		Get R7; I32WrapI64; I64Load8U $0; \
+		Get R1; I32WrapI64; I64Load8U $0; I64Const $2; I64Add; \
+		I64Ne; BrIf unknown; \
 		Get R6; Set R1; \
 	End
 

@@ -23,6 +23,10 @@ func (w *Walker) Read(doc []byte, index []uint64) {
 	w.whole, w.doc, w.nested = doc, doc, index[:n]
 }
 
+// ReadIndexed is Read with an index of doc that was made before. Entries that cannot be right are
+// skipped.
+func (w *Walker) ReadIndexed(doc []byte, index []uint64) { w.whole, w.doc, w.nested = doc, doc, index }
+
 // Object begins the walk over the members of the object that lies from start up to
 // end in the document, as Span returns it.
 func (w *Walker) Object(start, end int) { w.seek(start, end, '{') }
@@ -33,7 +37,7 @@ func (w *Walker) Array(start, end int) { w.seek(start, end, '[') }
 
 func (w *Walker) seek(start, end int, opening byte) {
 	w.begin(w.whole[:end:end], start, opening)
-	w.passed = firstFrom(w.nested, start+1)
+	w.passed = FirstFrom(w.nested, start+1)
 }
 
 // Key is [Members.Key], in an object.
@@ -109,7 +113,8 @@ var null = Value("null")
 func (w *walk) nestedEnd(i int) int {
 	for ; w.passed < len(w.nested); w.passed++ {
 		if start := int(uint32(w.nested[w.passed])); start >= i {
-			if end := int(w.nested[w.passed] >> 32); start == i && end <= len(w.doc) {
+			end := int(w.nested[w.passed] >> 32)
+			if start == i && end > i+1 && end <= len(w.doc) && w.doc[end-1] == w.doc[i]+2 {
 				return end
 			}
 			break

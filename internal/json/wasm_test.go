@@ -7,21 +7,26 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/json"
 	"github.com/kubewasm/kubewasm/internal/json/testdata/trace"
 	"github.com/kubewasm/kubewasm/internal/testkit/documents"
 )
 
 // guestTrace returns a function that traces a document in WebAssembly. The document
 // lies at the very end of memory, so that a read beyond it traps.
-func guestTrace(t *testing.T) func(doc []byte, walker bool) []byte {
+func guestTrace(t *testing.T) func(doc []byte, by trace.Reader) []byte {
 	if err := guestbuild.TrackSources("."); err != nil {
 		t.Fatal(err)
 	}
@@ -49,15 +54,11 @@ func guestTrace(t *testing.T) func(doc []byte, walker bool) []byte {
 		t.Fatal("memory does not grow")
 	}
 	size := memory.Size()
-	return func(doc []byte, walker bool) []byte {
+	return func(doc []byte, by trace.Reader) []byte {
 		t.Helper()
 		at := size - uint32(len(doc))
 		memory.Write(at, doc)
-		flag := uint64(0)
-		if walker {
-			flag = 1
-		}
-		results, err := read.Call(t.Context(), api.EncodeU32(at), uint64(len(doc)), flag)
+		results, err := read.Call(t.Context(), api.EncodeU32(at), uint64(len(doc)), uint64(by))
 		if err != nil {
 			t.Fatalf("trace of %q: %v", doc, err)
 		}
@@ -77,9 +78,9 @@ func guestTrace(t *testing.T) func(doc []byte, walker bool) []byte {
 func TestReadsTheSameInWebAssembly(t *testing.T) {
 	guest := guestTrace(t)
 	eachDocument(t, func(doc []byte) {
-		for _, walker := range []bool{false, true} {
-			if want, got := trace.Append(nil, doc, walker), guest(doc, walker); !bytes.Equal(want, got) {
-				t.Fatalf("of %q, Walker %v\nnative      %q\nWebAssembly %q", doc, walker, want, got)
+		for _, by := range []trace.Reader{trace.Walks, trace.Walker, trace.Indexed, trace.Misled} {
+			if want, got := trace.Append(nil, doc, by), guest(doc, by); !bytes.Equal(want, got) {
+				t.Fatalf("of %q, reader %v\nnative      %q\nWebAssembly %q", doc, by, want, got)
 			}
 		}
 	})
@@ -92,9 +93,63 @@ func TestAWalkerAgreesWithObjectAndArray(t *testing.T) {
 
 func compareWalker(t *testing.T, doc []byte) {
 	t.Helper()
-	if want, got := trace.Append(nil, doc, false), trace.Append(nil, doc, true); !bytes.Equal(want, got) {
-		t.Fatalf("of %q\nObject and Array %q\nWalker           %q", doc, want, got)
+	want := trace.Append(nil, doc, trace.Walks)
+	for _, by := range []trace.Reader{trace.Walker, trace.Indexed} {
+		if got := trace.Append(nil, doc, by); !bytes.Equal(want, got) {
+			t.Fatalf("of %q\nObject and Array %q\nreader %d         %q", doc, want, by, got)
+		}
 	}
+}
+
+// TestValidIndex holds that the index of a valid document has exactly its arrays and objects of the
+// least length or more.
+func TestValidIndex(t *testing.T) {
+	index := make([]uint64, 1<<12)
+	eachDocument(t, func(doc []byte) {
+		for _, least := range []int{0, 100, 1000} {
+			ok, n := json.ValidIndex(doc, index, least)
+			if ok != json.Valid(doc) || !ok && n != 0 {
+				t.Fatalf("of %q: ok %v with %d entries, valid %v", doc, ok, n, json.Valid(doc))
+			}
+			if !ok {
+				return
+			}
+			var want []uint64
+			for _, e := range placesOf(nil, doc, 0) {
+				if e>>32-uint64(uint32(e)) >= uint64(max(least, 64)) {
+					want = append(want, e)
+				}
+			}
+			if diff := cmp.Diff(want, slices.Clone(index[:n]), cmpopts.EquateEmpty()); diff != "" {
+				t.Fatalf("of %q, entries (-want +got):\n%s", doc, diff)
+			}
+		}
+	})
+	if ok, n := json.ValidIndex(pod(t), index[:10], 0); !ok || n != 0 {
+		t.Errorf("without room for all: %v with %d entries", ok, n)
+	}
+}
+
+// placesOf appends the places of the arrays and objects in v, which begins at the offset from.
+func placesOf(places []uint64, v json.Value, from int) []uint64 {
+	space := len(v) - len(bytes.TrimLeft(v, " \t\r\n"))
+	v, from = bytes.TrimSpace(v), from+space
+	at := func(inner json.Value) int {
+		return from + int(uintptr(unsafe.Pointer(unsafe.SliceData(inner)))-uintptr(unsafe.Pointer(unsafe.SliceData(v))))
+	}
+	switch v.Kind() {
+	case json.KindObject:
+		places = append(places, uint64(from+len(v))<<32|uint64(from))
+		for m := json.Object(v); m.Next(); {
+			places = placesOf(places, m.Value(), at(m.Value()))
+		}
+	case json.KindArray:
+		places = append(places, uint64(from+len(v))<<32|uint64(from))
+		for e := json.Array(v); e.Next(); {
+			places = placesOf(places, e.Value(), at(e.Value()))
+		}
+	}
+	return places
 }
 
 // eachDocument calls f with documents that are right, cut off and hostile.

@@ -165,6 +165,9 @@ func JSON(document []byte) ([]byte, error) {
 	if text := plainJSON(document); text != nil {
 		return text, nil
 	}
+	if text := plainYAML(document); text != nil {
+		return text, nil
+	}
 	text, err := yaml.YAMLToJSONStrict(document)
 	if err != nil {
 		return nil, err
@@ -225,8 +228,8 @@ func unique(v kwjson.Value, depth int) bool {
 	return true
 }
 
-// oneMapping reports whether a document is surely the only one of its text: a mapping that
-// begins in the first column ends where a document does, and no line begins another.
+// oneMapping reports whether a document is surely the only one of its text: a mapping whose first
+// key is plain and begins in the first column ends where a document does, and no line begins another.
 func oneMapping(document []byte) bool {
 	if bytes.Count(document, []byte("\r")) != bytes.Count(document, []byte("\r\n")) || bytes.ContainsAny(document, "\u0085\u2028\u2029") {
 		return false // YAML has lines that end with these alone.
@@ -238,10 +241,10 @@ func oneMapping(document []byte) bool {
 		case begun && marker:
 			return false
 		case begun, len(bytes.TrimSpace(line)) == 0, line[0] == '#', string(bytes.TrimSpace(line)) == "---":
-		case !('a' <= line[0] && line[0] <= 'z' || 'A' <= line[0] && line[0] <= 'Z'):
-			return false
 		default:
-			begun = true
+			if _, _, begun = plainKey(string(bytes.TrimRight(line, "\r\n"))); !begun {
+				return false
+			}
 		}
 	}
 	return begun

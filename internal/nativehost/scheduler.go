@@ -22,6 +22,7 @@ type Scheduler interface {
 	WaitingPod(uid string) []byte
 	AllowWaitingPod(uid string) bool
 	RejectWaitingPod(request string) bool
+	Activate(pods []byte)
 }
 
 var (
@@ -52,6 +53,7 @@ func (noScheduler) NodeInfo(abi.Ref) []byte             { return nil }
 func (noScheduler) NodeImages(abi.Ref) []byte           { return nil }
 func (noScheduler) NodePods(abi.Ref) [][]byte           { return nil }
 func (noScheduler) Event([]byte)                        {}
+func (noScheduler) Activate([]byte)                     {}
 func (noScheduler) WaitingPods() []byte                 { return nil }
 func (noScheduler) WaitingPod(string) []byte            { return nil }
 func (noScheduler) AllowWaitingPod(string) bool         { return false }

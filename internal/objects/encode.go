@@ -16,14 +16,16 @@ type message interface {
 }
 
 // Encode returns the bytes of an object of any kind for a guest, without
-// managedFields. object is not changed. The error is for an object that is not
-// one of k8s.io/api.
+// managedFields: protobuf, or the JSON of a [Kept]. object is not changed. The
+// error is for another object that is not one of k8s.io/api.
 func Encode(object metav1.Object) ([]byte, error) {
 	switch o := object.(type) {
 	case *corev1.Pod:
 		return allFields().pod.Append(nil, o), nil
 	case *corev1.Node:
 		return allFields().node.Append(nil, o), nil
+	case *Kept:
+		return o.JSON, nil
 	}
 	if _, ok := object.(message); !ok {
 		return nil, fmt.Errorf("encode %T %q: it has no protobuf encoding", object, object.GetName())

@@ -325,7 +325,9 @@ func newTransient(object metav1.Object) (*Object, error) {
 		return nil, err
 	}
 	o := FromBytes(b)
-	if t := reflect.TypeOf(object); t.Kind() == reflect.Pointer {
+	if k, ok := object.(*Kept); ok {
+		o.kind.Store(&k.Kind)
+	} else if t := reflect.TypeOf(object); t.Kind() == reflect.Pointer {
 		o.kind.Store(new(t.Elem().Name()))
 	}
 	return o, nil

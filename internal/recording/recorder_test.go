@@ -13,6 +13,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -325,6 +327,36 @@ func TestOnlySequencesWithAFailureOrADenial(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Sequences that end without a failure leave nothing in memory, however many there are.
+func TestFinishedSequencesMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const queue = 256 << 10
+		r := newRecorder(t, record.Config{Only: record.Failures, QueueBytes: queue})
+		v := r.Version(answering)
+		for n := range 500 {
+			tape, _ := v.Tape()
+			if tape == nil {
+				t.Fatalf("sequence %d is not recorded", n)
+			}
+			ask(tape, 0, strings.Repeat("x", 4<<10), "", 0, Returned)
+			ask(tape, 1, strings.Repeat("y", 4<<10), "", 0, Returned)
+			tape.Close()
+			synctest.Wait()
+			if held := r.queued.Load(); held > queue {
+				t.Fatalf("after %d sequences %d bytes are held", n+1, held)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if held, dropped := r.queued.Load(), r.Stats().Dropped; held != 0 || dropped != 0 {
+			t.Errorf("at the end %d bytes are held, and %d calls were dropped", held, dropped)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestASampleIsOfWholeSequences(t *testing.T) {

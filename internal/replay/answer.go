@@ -67,7 +67,7 @@ var roles = map[string]role{
 	"log": prints, "logs": prints, "__console_log": prints, "log_message": prints, "opa_println": prints, "fd_write": prints,
 
 	"event": acts, "handle.eventrecorder.eventf": acts,
-	"allow_waiting_pod": acts, "reject_waiting_pod": acts, "handle.reject_waiting_pod": acts,
+	"allow_waiting_pod": acts, "activate": acts, "reject_waiting_pod": acts, "handle.reject_waiting_pod": acts,
 
 	"result": hands, "patch": hands, "mutated_object": hands, "decision": hands, "response": hands, "serve": hands,
 	"__guest_response": hands, "__guest_error": hands, "write_output": hands,

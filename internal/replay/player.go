@@ -121,6 +121,15 @@ func live(module, name string, dialect bool) bool {
 	return !dialect && module == abi.KindCommon.Module() && slices.Contains([]string{"config", "status_reason", "log"}, name)
 }
 
+// answersItself reports whether the host answers calls of an import of a recording by itself.
+func answersItself(v *recording.Version, index int) bool {
+	if index >= len(v.Imports) {
+		return false
+	}
+	im := &v.Imports[index]
+	return live(im.Module, im.Name, v.Dialect != "")
+}
+
 // adapter returns the component as described by the recording.
 func (p *Player) adapter(module []byte) (host.Adapter, error) {
 	v := p.version

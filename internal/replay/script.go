@@ -109,24 +109,20 @@ func (s *script) parse(rest *[]recording.Event, depth int) (list []*node) {
 // scopeOf makes a scope of events.
 func (s *script) scopeOf(steps []*node) *scope {
 	sc := &scope{steps: steps}
-	dialect := s.player.version.Dialect != ""
 	for _, n := range steps {
 		if n.Kind != recording.Host {
 			continue
 		}
-		if n.Index < len(s.player.version.Imports) {
-			im := &s.player.version.Imports[n.Index]
-			if live(im.Module, im.Name, dialect) {
-				for _, c := range n.children {
-					switch c.Kind {
-					case recording.Value:
-						sc.values = append(sc.values, c.Args...)
-					case recording.Random:
-						sc.random = append(sc.random, c.Data...)
-					}
+		if answersItself(s.player.version, n.Index) {
+			for _, c := range n.children {
+				switch c.Kind {
+				case recording.Value:
+					sc.values = append(sc.values, c.Args...)
+				case recording.Random:
+					sc.random = append(sc.random, c.Data...)
 				}
-				continue
 			}
+			continue
 		}
 		sc.hosts = append(sc.hosts, n)
 		if key, ok := s.question(n); ok && s.known != nil {

@@ -11,11 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
+	"github.com/kubewasm/kubewasm/internal/informers"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
@@ -96,13 +98,42 @@ func (h handle) Eventf(regarding, related runtime.Object, eventType, reason, act
 	h.EventRecorder().Eventf(regarding, related, eventType, reason, action, "%s", note)
 }
 
-func (h handle) Lister(resource schema.GroupVersionResource) (cache.GenericLister, func() bool, error) {
-	informer, err := h.SharedInformerFactory().ForResource(resource)
+func (h handle) Lister(resource schema.GroupVersionResource, namespaces []string) (sched.Objects, error) {
+	typed, err := h.SharedInformerFactory().ForResource(resource)
 	if err != nil {
-		return nil, nil, err
+		return untyped(h.KubeConfig(), resource, namespaces)
 	}
-	// Informer registers it with the factory.
-	return informer.Lister(), informer.Informer().HasSynced, nil
+	informer := typed.Informer() // It registers it with the factory.
+	return sched.Objects{
+		GenericLister: typed.Lister(),
+		Synced:        func() (bool, error) { return informer.HasSynced(), nil },
+		Watch: func(changed func(oldObj, newObj any)) (func(), error) {
+			handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+				AddFunc:    func(o any) { changed(nil, o) },
+				UpdateFunc: changed,
+				DeleteFunc: func(o any) { changed(o, nil) },
+			})
+			return func() { _ = informer.RemoveEventHandler(handler) }, err
+		},
+		Close: func() {},
+	}, nil
+}
+
+// untyped returns the objects of a resource of which client-go has no informer: custom resources.
+func untyped(config *rest.Config, resource schema.GroupVersionResource, namespaces []string) (sched.Objects, error) {
+	list, err := informers.ListerOf(config, resource, namespaces)
+	if err != nil {
+		return sched.Objects{}, err
+	}
+	return sched.Objects{GenericLister: list, Synced: list.Synced, Watch: list.Watch, Close: list.Close}, nil
+}
+
+func (h handle) Pending(pod *corev1.Pod) *corev1.Pod {
+	now, err := h.SharedInformerFactory().Core().V1().Pods().Lister().Pods(pod.Namespace).Get(pod.Name)
+	if err != nil || pod.UID != "" && now.UID != pod.UID || now.Spec.NodeName != "" || now.DeletionTimestamp != nil {
+		return nil
+	}
+	return now
 }
 
 // Indexer implements an interface of the engine, for indexes of lists.

@@ -2,6 +2,8 @@ package schedtest
 
 import (
 	stdjson "encoding/json"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,8 +11,12 @@ import (
 	"github.com/kubewasm/kubewasm/internal/harness"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/guest/sched"
+	"github.com/kubewasm/kubewasm/internal/framework"
+	"github.com/kubewasm/kubewasm/internal/manifest"
 	adapter "github.com/kubewasm/kubewasm/sched"
 )
 
@@ -46,12 +52,12 @@ func (s *Plugin) EventsToRegister(t testing.TB) []sched.ClusterEvent {
 	var events []sched.ClusterEvent
 	if r.native != nil {
 		for _, e := range r.nativeEvents(t) {
-			events = append(events, e.Event)
+			events = append(events, named(e.Event))
 		}
 		return events
 	}
 	for _, e := range r.hostedEvents(t) {
-		events = append(events, sched.ClusterEvent{Resource: e.Resource, ActionType: e.Action})
+		events = append(events, sched.ClusterEvent{Resource: e.Resource, Object: e.Object, ActionType: e.Action})
 	}
 	return events
 }
@@ -70,8 +76,16 @@ func (r *running) hostedEvents(t testing.TB) []adapter.Event {
 	return r.having(t, "EventsToRegister", abi.EventsToRegister).EventsToRegister()
 }
 
+// named returns an event with abi.EventNamed as the resource if it is about a named one.
+func named(e sched.ClusterEvent) sched.ClusterEvent {
+	if e.Object != "" {
+		e.Resource = abi.EventNamed
+	}
+	return e
+}
+
 // QueueingHint returns whether a Pod that the plugin has refused is queued again after an
-// event of a Pod or a Node. before and after are manifests of that object, empty if it was
+// event. before and after are manifests of its object, empty if it was
 // added or deleted. If the plugin has registered for the event without a hint, the Pod is
 // queued. The error is that of the hint.
 func (s *Plugin) QueueingHint(t testing.TB, event sched.ClusterEvent, pod, before, after string) (sched.QueueingHint, error) {
@@ -80,8 +94,10 @@ func (s *Plugin) QueueingHint(t testing.TB, event sched.ClusterEvent, pod, befor
 	defer r.enter(true)()
 	of := harness.ReadPod(t, pod)
 	identify(of)
+	event = named(event)
 	happens := func(e sched.ClusterEvent) bool {
-		return e.Resource == event.Resource && e.ActionType&event.ActionType != 0
+		e = named(e)
+		return e.Resource == event.Resource && e.Object == event.Object && e.ActionType&event.ActionType != 0
 	}
 	if r.native != nil {
 		for _, e := range r.nativeEvents(t) {
@@ -100,7 +116,7 @@ func (s *Plugin) QueueingHint(t testing.TB, event sched.ClusterEvent, pod, befor
 		return sched.QueueSkip, nil
 	}
 	for _, e := range r.hostedEvents(t) {
-		if !happens(sched.ClusterEvent{Resource: e.Resource, ActionType: e.Action}) {
+		if !happens(sched.ClusterEvent{Resource: e.Resource, Object: e.Object, ActionType: e.Action}) {
 			continue
 		}
 		if e.Hint == nil {
@@ -113,7 +129,7 @@ func (s *Plugin) QueueingHint(t testing.TB, event sched.ClusterEvent, pod, befor
 	return sched.QueueSkip, nil
 }
 
-// PreQueueingHint returns the Pods to which an event of a Pod or a Node may matter, of those
+// PreQueueingHint returns the Pods to which an event may matter, of those
 // that the plugin has refused. before and after are as in QueueingHint. If the plugin has
 // registered for the event without a hint for all Pods, that is AllPods. The error is that of
 // the hint.
@@ -121,8 +137,10 @@ func (s *Plugin) PreQueueingHint(t testing.TB, event sched.ClusterEvent, before,
 	t.Helper()
 	r := s.run(t)
 	defer r.enter(true)()
+	event = named(event)
 	happens := func(e sched.ClusterEvent) bool {
-		return e.Resource == event.Resource && e.ActionType&event.ActionType != 0
+		e = named(e)
+		return e.Resource == event.Resource && e.Object == event.Object && e.ActionType&event.ActionType != 0
 	}
 	if r.native != nil {
 		for _, e := range r.nativeEvents(t) {
@@ -141,7 +159,7 @@ func (s *Plugin) PreQueueingHint(t testing.TB, event sched.ClusterEvent, before,
 		return result, nil
 	}
 	for _, e := range r.hostedEvents(t) {
-		if !happens(sched.ClusterEvent{Resource: e.Resource, ActionType: e.Action}) {
+		if !happens(sched.ClusterEvent{Resource: e.Resource, Object: e.Object, ActionType: e.Action}) {
 			continue
 		}
 		if e.PreHint == nil {
@@ -166,8 +184,35 @@ func eventObject(t testing.TB, event sched.ClusterEvent, manifest string) sched.
 		return sched.EventObject{}
 	case event.Resource == abi.EventNode:
 		return sched.NewEventObject(Node(t, manifest))
+	case !aboutPods(event):
+		return sched.NewEventObject(must(codec.Encode(otherObject(t, manifest))))
 	}
 	return sched.NewEventObject(Pod(t, manifest))
+}
+
+// aboutPods reports whether an event is about Pods.
+func aboutPods(event sched.ClusterEvent) bool {
+	return event.Resource <= abi.EventTargetPod || event.Resource == abi.EventWildCard
+}
+
+// otherObject returns an object of any kind.
+func otherObject(t testing.TB, text string) metav1.Object {
+	t.Helper()
+	list, err := manifest.Read([]byte(text))
+	if err == nil && len(list.All) != 1 {
+		err = fmt.Errorf("%d objects, want one", len(list.All))
+	}
+	if err != nil {
+		t.Fatalf("read the object of an event: %v", err)
+	}
+	object, unknown, err := framework.Decode(&list.All[0])
+	if err == nil && len(unknown) != 0 {
+		err = errors.Join(unknown...)
+	}
+	if err != nil {
+		t.Fatalf("read the object of an event: %v", err)
+	}
+	return object
 }
 
 // hostedObject returns the object of an event for the scheduler.
@@ -182,6 +227,8 @@ func hostedObject(t testing.TB, event sched.ClusterEvent, manifest string) any {
 			t.Fatalf("read Node: %v", err)
 		}
 		return node
+	case !aboutPods(event):
+		return otherObject(t, manifest)
 	}
 	return harness.ReadPod(t, manifest)
 }

@@ -117,7 +117,7 @@ func (s *Plugin) start(t testing.TB) (*running, error) {
 		return r, nil
 	}
 	cfg := adapter.PluginConfig{Config: s.module.Config(s.config), Objects: lookup.Grants(r.world.Resources...)}
-	cfg.Grants = []string{adapter.GrantEvents, adapter.GrantWaitingPods, host.GrantObjects, host.GrantState}
+	cfg.Grants = []string{adapter.GrantEvents, adapter.GrantWaitingPods, adapter.GrantActivate, host.GrantObjects, host.GrantState}
 	p, err := adapter.Load(context.Background(), s.module.Runtime, cfg, framework.Of(r.world.Handle))
 	if err != nil {
 		return nil, harness.Refusal(t, err)
@@ -164,6 +164,21 @@ func (s *Plugin) Events() []Event {
 		return nil
 	}
 	return s.started.world.take()
+}
+
+// Activated returns the Pods that the plugin has activated since the last call of Activated.
+func (s *Plugin) Activated() []sched.PodName {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.started == nil {
+		return nil
+	}
+	w := s.started.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.activated
+	w.activated = nil
+	return list
 }
 
 // Cycle is the scheduling of one Pod.

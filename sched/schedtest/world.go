@@ -20,6 +20,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
+	"github.com/kubewasm/kubewasm/guest/sched"
 	"github.com/kubewasm/kubewasm/internal/framework"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 	"github.com/kubewasm/kubewasm/internal/nativehost"
@@ -37,6 +38,8 @@ type world struct {
 
 	mu     sync.Mutex
 	events []Event
+	// activated are the Pods that a plugin has activated.
+	activated []sched.PodName
 	// names and binding are those of the current call of a native plugin.
 	names   []byte
 	binding bool
@@ -74,7 +77,7 @@ func newWorld(t testing.TB, manifests string) *world {
 		t.Fatalf("read objects: %s", warning)
 	}
 	w := &world{Cluster: cluster, state: nativehost.NewState()}
-	w.Recorder = w.report
+	w.Recorder, w.Activates = w.report, w.activate
 	return w
 }
 
@@ -184,6 +187,22 @@ func (w *world) Event(message []byte) {
 	w.record(Event{e.Type, e.Reason, e.Action, e.Note})
 }
 
+// activate records Pods that a plugin activates.
+func (w *world) activate(pods []types.NamespacedName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, pod := range pods {
+		w.activated = append(w.activated, sched.PodName{Namespace: pod.Namespace, Name: pod.Name})
+	}
+}
+
+func (w *world) Activate(pods []byte) {
+	parts := strings.Split(string(pods), "\x00")
+	for pair := range slices.Chunk(parts[:len(parts)-1], 2) {
+		w.activate([]types.NamespacedName{{Namespace: pair[0], Name: pair[1]}})
+	}
+}
+
 func (w *world) WaitingPods() (b []byte) {
 	for _, p := range w.Waiting {
 		b = schedmsg.AppendWaitingPod(b, p.Pod, p.Pending)
@@ -220,7 +239,7 @@ func (w *world) lister(resource string) cache.GenericLister {
 	}
 	parts := strings.Split("/"+resource, "/")
 	parts = parts[len(parts)-3:]
-	lister, _, err := w.Lister(schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]})
+	lister, err := w.Informers.Lister(schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]})
 	if err != nil {
 		panic(err)
 	}

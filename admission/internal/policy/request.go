@@ -18,6 +18,8 @@ type Request struct {
 	dialect.Request
 	// Envelope is the message kubewasm.admission.v1.Request.
 	Envelope []byte
+	// Index is that of the review, nil if it is not known.
+	Index *Index
 
 	// users is the number of holders of the request.
 	users atomic.Int32
@@ -38,12 +40,12 @@ var requests = sync.Pool{New: func() any { return new(Request) }}
 // 1 KiB; a user with very many groups has more.
 const keepEnvelope = 64 << 10
 
-// NewRequest returns the request for guests. The caller must free it.
-func NewRequest(request *admissionv1.AdmissionRequest) *Request {
+// NewRequest returns the request for guests, with an index or nil. The caller must free it.
+func NewRequest(request *admissionv1.AdmissionRequest, index *Index) *Request {
 	r := requests.Get().(*Request)
-	r.AdmissionRequest = request
+	r.AdmissionRequest, r.Index = request, index
 	r.users.Store(1)
-	r.Envelope = admissionmsg.AppendRequest(r.Envelope[:0], request)
+	r.Envelope = index.appendTo(admissionmsg.AppendRequest(r.Envelope[:0], request), request)
 	return r
 }
 

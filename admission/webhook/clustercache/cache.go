@@ -32,10 +32,9 @@ import (
 	"k8s.io/client-go/dynamic"
 	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/internal/publicerr"
+	"github.com/kubewasm/kubewasm/internal/informers"
 )
 
 // Cluster implements admission.Cluster. It is safe for use by several goroutines.
@@ -44,6 +43,7 @@ type Cluster struct {
 	client  dynamic.Interface
 	mapper  Mapper
 	now     func() time.Time
+	objects *informers.Cache[*admission.Object]
 	reviews authorization.SubjectAccessReviewInterface
 
 	mu       sync.Mutex
@@ -51,20 +51,14 @@ type Cluster struct {
 	kinds    map[schema.GroupVersionKind]*kind
 	// holds counts the holds on each kind.
 	holds map[schema.GroupVersionKind]int
-	kept  map[scope]*resource
 }
 
-// scope is the subject of an informer: a resource in a namespace, or in all namespaces if the
-// namespace is empty.
-type scope struct {
-	resource  schema.GroupVersionResource
-	namespace string
-}
+// resource is an informer.
+type resource = informers.Resource[*admission.Object]
 
 // kind is a resource with the kind by which Kubewarden policies name it.
 type kind struct {
 	*resource
-	scope      scope
 	namespaced bool
 }
 
@@ -77,7 +71,9 @@ type Mapper interface {
 // New returns a Cluster whose informers run until ctx ends. reviews answers can_i; nil answers
 // nothing.
 func New(ctx context.Context, client dynamic.Interface, mapper Mapper, reviews authorization.SubjectAccessReviewInterface) *Cluster {
-	return &Cluster{ctx: ctx, client: client, mapper: mapper, now: time.Now, reviews: reviews, mappings: map[schema.GroupVersionKind]*mapping{}, kinds: map[schema.GroupVersionKind]*kind{}, holds: map[schema.GroupVersionKind]int{}, kept: map[scope]*resource{}}
+	c := &Cluster{ctx: ctx, client: client, mapper: mapper, now: time.Now, reviews: reviews, mappings: map[schema.GroupVersionKind]*mapping{}, kinds: map[schema.GroupVersionKind]*kind{}, holds: map[schema.GroupVersionKind]int{}}
+	c.objects = informers.New(ctx, informers.Config[*admission.Object]{Client: client, Keep: keep, Now: func() time.Time { return c.now() }})
+	return c
 }
 
 // mapping is the resource of a kind, which may still be unknown. The API server may take long to
@@ -112,7 +108,7 @@ func (c *Cluster) mapping(ctx context.Context, gvk schema.GroupVersionKind) (*me
 		go c.look(gvk, m)
 	case m.isDone() && m.err == nil && !m.again:
 		ttl := mappingTTL
-		if k := c.kinds[gvk]; k != nil && k.gone() != nil {
+		if k := c.kinds[gvk]; k != nil && k.Gone() != nil {
 			ttl = retryAfter
 		}
 		if c.now().Sub(m.at) >= ttl {
@@ -124,7 +120,7 @@ func (c *Cluster) mapping(ctx context.Context, gvk schema.GroupVersionKind) (*me
 	select {
 	case <-m.done:
 		if m.err != nil {
-			return nil, refused("look for the resource of "+gvk.Kind, m.err)
+			return nil, informers.Refused("look for the resource of "+gvk.Kind, m.err)
 		}
 		return m.RESTMapping, nil
 	case <-ctx.Done():
@@ -170,7 +166,7 @@ func (c *Cluster) lookAgain(gvk schema.GroupVersionKind, known *mapping) {
 	c.mappings[gvk] = m
 	if k := c.kinds[gvk]; k != nil {
 		delete(c.kinds, gvk)
-		c.leave(k.scope, k.resource)
+		k.Leave()
 	}
 }
 
@@ -233,31 +229,10 @@ func (d discovered) RESTMapping(kind schema.GroupKind, versions ...string) (*met
 	return nil, &meta.NoKindMatchError{GroupKind: kind, SearchedVersions: versions}
 }
 
-// object is the part of an object that is kept.
-type object struct {
-	metav1.PartialObjectMetadata
-	kept admission.Object
-}
-
 // keep converts an object to the form that is kept.
-func keep(from any) (any, error) {
-	u, ok := from.(*unstructured.Unstructured)
-	if !ok {
-		return from, nil
-	}
-	u.SetManagedFields(nil)
-	raw, err := json.Marshal(u)
-	if err != nil {
-		return nil, err
-	}
-	o := &object{}
-	o.Name, o.Namespace, o.UID, o.ResourceVersion, o.Labels = u.GetName(), u.GetNamespace(), u.GetUID(), u.GetResourceVersion(), u.GetLabels()
-	o.kept = admission.Object{Namespace: o.Namespace, Name: o.Name, Labels: o.Labels, JSON: raw}
-	return o, nil
+func keep(u *unstructured.Unstructured, raw []byte) *admission.Object {
+	return &admission.Object{Namespace: u.GetNamespace(), Name: u.GetName(), Labels: u.GetLabels(), JSON: raw}
 }
-
-// syncPoll is the interval between checks of an informer that has not synced yet.
-const syncPoll = 10 * time.Millisecond
 
 // of returns the informer of a kind after it has synced. If the informer cannot list, or may not,
 // the error comes at once, since waiting would take all the time of the request.
@@ -266,32 +241,13 @@ func (c *Cluster) of(ctx context.Context, gvk schema.GroupVersionKind) (*kind, e
 	if err != nil {
 		return nil, err
 	}
-	if err := c.wait(ctx, k.resource, k.informer.HasSynced); err != nil {
+	if err := k.Wait(ctx, k.HasSynced); err != nil {
 		return nil, fmt.Errorf("list %s: %w", gvk.Kind, err)
 	}
-	if err := k.gone(); err != nil {
+	if err := k.Gone(); err != nil {
 		return nil, fmt.Errorf("list %s: %w", gvk.Kind, err)
 	}
 	return k, nil
-}
-
-var errNotFilled = errors.New("the cache is not filled yet")
-
-// wait waits until a resource is synced, or until its list has failed.
-func (c *Cluster) wait(ctx context.Context, r *resource, synced func() bool) error {
-	for !synced() {
-		if f := r.failure.Load(); f != nil {
-			return refused("list", f.err)
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", errNotFilled, ctx.Err())
-		case <-c.ctx.Done():
-			return c.ctx.Err()
-		case <-time.After(syncPoll):
-		}
-	}
-	return nil
 }
 
 func (c *Cluster) start(ctx context.Context, gvk schema.GroupVersionKind) (*kind, error) {
@@ -307,15 +263,11 @@ func (c *Cluster) start(ctx context.Context, gvk schema.GroupVersionKind) (*kind
 	if m := c.mappings[gvk]; m.isDone() && m.err == nil {
 		mapping = m.RESTMapping // It may have changed.
 	}
-	if err := c.ctx.Err(); err != nil {
-		return nil, err
-	}
-	s := scope{resource: mapping.Resource}
-	r, err := c.use(s)
+	r, err := c.objects.Use(informers.Scope{Resource: mapping.Resource})
 	if err != nil {
 		return nil, err
 	}
-	k := &kind{r, s, mapping.Scope.Name() == meta.RESTScopeNameNamespace}
+	k := &kind{r, mapping.Scope.Name() == meta.RESTScopeNameNamespace}
 	c.kinds[gvk] = k
 	return k, nil
 }
@@ -334,7 +286,7 @@ func (c *Cluster) Hold(gvk schema.GroupVersionKind) (release func()) {
 		delete(c.holds, gvk)
 		if k := c.kinds[gvk]; k != nil {
 			delete(c.kinds, gvk)
-			c.leave(k.scope, k.resource)
+			k.Leave()
 		}
 	})
 }
@@ -352,15 +304,11 @@ func (c *Cluster) Get(ctx context.Context, gvk schema.GroupVersionKind, namespac
 	if k.namespaced != (namespace != "") {
 		return nil, fmt.Errorf("get %s: namespace is %q", gvk.Kind, namespace)
 	}
-	key := name
-	if namespace != "" {
-		key = namespace + "/" + name
-	}
-	found, exists, err := k.informer.GetIndexer().GetByKey(key)
+	found, exists, err := k.resource.Get(namespace, name)
 	if err != nil || !exists {
 		return nil, err
 	}
-	return found.(*object).kept.JSON, nil
+	return found.JSON, nil
 }
 
 // fetch returns an object from the API server.
@@ -377,7 +325,7 @@ func (c *Cluster) fetch(ctx context.Context, gvk schema.GroupVersionKind, namesp
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
-		return nil, refused("get "+gvk.Kind, err)
+		return nil, informers.Refused("get "+gvk.Kind, err)
 	}
 	u.SetManagedFields(nil)
 	return json.Marshal(u)
@@ -399,10 +347,9 @@ func (c *Cluster) List(ctx context.Context, gvk schema.GroupVersionKind, namespa
 		return nil, fmt.Errorf("list %s: it has no namespaces", gvk.Kind)
 	}
 	var list [][]byte
-	err = cache.ListAllByNamespace(k.informer.GetIndexer(), namespace, l, func(item any) {
-		o := item.(*object)
+	err = k.resource.List(namespace, l, func(o *admission.Object) {
 		if f.Matches(fields.Set{"metadata.name": o.Name, "metadata.namespace": o.Namespace}) {
-			list = append(list, o.kept.JSON)
+			list = append(list, o.JSON)
 		}
 	})
 	return list, err
@@ -415,26 +362,7 @@ func (c *Cluster) Review(ctx context.Context, spec authorizationv1.SubjectAccess
 	}
 	review, err := c.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
-		return authorizationv1.SubjectAccessReviewStatus{}, refused("review access", err)
+		return authorizationv1.SubjectAccessReviewStatus{}, informers.Refused("review access", err)
 	}
 	return review.Status, nil
-}
-
-// refused returns an error of the API server in words for policies and users, without the server's
-// address and the identity of the caller.
-func refused(what string, err error) error {
-	words := publicerr.Network(err)
-	switch {
-	case meta.IsNoMatchError(err):
-		words = "the cluster has no such kind"
-	case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
-		words = "the server's RBAC does not allow it"
-	case apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err):
-		words = "the API server is busy"
-	case apierrors.ReasonForError(err) != metav1.StatusReasonUnknown:
-		words = "the API server answered " + string(apierrors.ReasonForError(err))
-	case words == "":
-		words = "the API server could not be asked"
-	}
-	return publicerr.Wrap(what+": "+words, fmt.Errorf("%s: %w", what, err))
 }

@@ -63,6 +63,7 @@ imports! { "k8s.io/scheduler" {
     waiting_pod = "waiting_pod" (ptr: *const u8, len: u32, buf: *mut u8, limit: u32) -> u32;
     allow_waiting_pod = "allow_waiting_pod" (ptr: *const u8, len: u32) -> u32;
     reject_waiting_pod = "reject_waiting_pod" (ptr: *const u8, len: u32) -> u32;
+    activate = "activate" (ptr: *const u8, len: u32);
 } }
 
 imports! { "k8s.io/admission" {

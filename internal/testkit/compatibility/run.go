@@ -34,7 +34,7 @@ type runner struct {
 }
 
 // readers are the packages of the root module that read, write and watch objects by their Go types.
-var readers = []string{"./codec/...", "./internal/objects/...", "./sched", "./admission/admissiontest", "./admission/stellar", "./hooks/nodewatch", "./host/service/..."}
+var readers = []string{"./codec/...", "./internal/informers", "./internal/objects/...", "./sched", "./admission/admissiontest", "./admission/stellar", "./hooks/nodewatch", "./host/service/..."}
 
 // newest is the minor of internal/testkit/e2e/go.mod.
 const newest = "1.37"

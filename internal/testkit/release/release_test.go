@@ -49,8 +49,10 @@ func forget(t *testing.T, cache, version string) {
 			case err != nil:
 				return err
 			case d.IsDir() && strings.HasSuffix(name, "@"+version):
-				err = errors.Join(writable(name), os.RemoveAll(name))
-				return errors.Join(err, fs.SkipDir)
+				if err := errors.Join(writable(name), os.RemoveAll(name)); err != nil {
+					return err
+				}
+				return fs.SkipDir
 			case !d.IsDir() && strings.HasPrefix(d.Name(), version+"."):
 				return os.Remove(name)
 			}
@@ -124,7 +126,15 @@ func TestARelease(t *testing.T) {
 			if !ok || strings.Count(next, "kubewasm") < 3 {
 				t.Fatalf("it says %s", said)
 			}
-			do(t, dir, next)
+			script := ""
+			for line := range strings.Lines(next) {
+				command, _, _ := strings.Cut(line, "#")
+				if command = strings.TrimSpace(command); strings.HasPrefix(command, "kubewasm run") {
+					command += " || [ $? = 2 ]" // One of the objects is denied.
+				}
+				script += command + "\n"
+			}
+			do(t, dir, script)
 		})
 	}
 

@@ -9,6 +9,9 @@ func (w *writer) reader(m *Message) {
 	w.printf("\n%s", comment(m.Name, "is a view of "+article(m.Name)+".", m.Doc))
 	w.printf("type %s struct{ m *%s }\n\n", m.Name, fields)
 	w.printf("// %s are the fields of %s.\ntype %s struct {\n\tin %s\n", fields, article(m.Name), fields, w.name(guestPackage, "Encoded"))
+	if m.wide() {
+		w.slots(m)
+	}
 	lists := false
 	for _, f := range m.Fields {
 		if t := w.listType(f); t != "" {
@@ -18,8 +21,14 @@ func (w *writer) reader(m *Message) {
 	}
 	w.printf("}\n\n")
 	w.printf("func (x %s) in() *%s { return (*%[2]s)(%s(x.m)) }\n", m.Name, w.name(guestPackage, "Encoded"), w.name("unsafe", "Pointer"))
+	if m.wide() {
+		w.fill(m)
+	}
 	if lists {
-		w.printf("\nvar %s %s\n\n", none, fields)
+		if !m.wide() {
+			w.printf("\nvar %s %s\n", none, fields)
+		}
+		w.printf("\n")
 		w.printf("func (x %s) fields() *%s {\n\tif x.m == nil {\n\t\treturn &%s\n\t}\n\treturn x.m\n}\n", m.Name, fields, none)
 	}
 	function := w.pkg.made(m.Name + "FromProto")
@@ -81,10 +90,14 @@ func (w *writer) fieldAccessor(m *Message, f *Field) {
 	if f.Map {
 		w.mapOf(m, f)
 	}
-	if w.listType(f) != "" {
+	if m.wide() && f.slot() == slotMap {
+		body = fmt.Sprintf("{\n\tm := x.m.wide()\n\treturn %s\n}\n", w.listExpression(m, f))
+	} else if m.wide() && f.slot() == slotText {
+		body = fmt.Sprintf("{\n\tm := x.m.wide()\n\treturn m.in.TextIn(m.%s)\n}\n", f.Name)
+	} else if w.listType(f) != "" {
 		body = fmt.Sprintf("{\n\tm := x.fields()\n\treturn %s\n}\n", w.listExpression(m, f))
 	} else {
-		body = fmt.Sprintf("{ return %s }\n", w.expression(f))
+		body = fmt.Sprintf("{ return %s }\n", w.expression(m, f))
 	}
 	w.printf("\n%sfunc (x %s) %s() %s %s", comment(f.Name, "returns the field "+f.JSONName+".", f.Doc), m.Name, f.Name, result, body)
 	if !f.absent() {
@@ -92,7 +105,7 @@ func (w *writer) fieldAccessor(m *Message, f *Field) {
 	}
 	has := fmt.Sprintf("x.in().Has(%s)", f.key())
 	if f.Type.Kind == ObjectKind {
-		has = fmt.Sprintf("x.in().Number(%s) != 0", f.key())
+		has = w.number(m, f) + " != 0"
 	}
 	w.printf("\n%sfunc (x %s) Has%s() bool { return %s }\n", wrap("Has"+f.Name+" reports whether there is a field "+f.JSONName+"."), m.Name, f.Name, has)
 }
@@ -121,6 +134,9 @@ func (w *writer) listExpression(m *Message, f *Field) string {
 		if f.Repeated {
 			views = "Views"
 		}
+		if f.Repeated && w.pkg.message(t.Name).wide() {
+			return fmt.Sprintf("m.%s.WideViews(&m.in, %s, (*%s).fill)", f.Name, f.key(), fieldsType(t.Name))
+		}
 		return fmt.Sprintf("m.%s.%s(&m.in, %s)", f.Name, views, f.key())
 	case t.Kind == ObjectKind:
 		return fmt.Sprintf("m.%s.Numbers(&m.in, %d, %s, %s[%s](&%s, %s))", f.Name, f.Number, w.view("Fixed64"), w.name(guestPackage, "Object"), w.goType(t), w.typeVar(t.Package, t.Name), w.view(t.Object))
@@ -143,10 +159,20 @@ func (w *writer) converter(t Type) string {
 	return w.name(guestPackage, "Int") + "[" + w.goType(t) + "]"
 }
 
+// number returns what reads the bits of a field of x that is a number.
+func (w *writer) number(m *Message, f *Field) string {
+	if m.wide() && f.slot() == slotNumber {
+		return "x.m.wide()." + f.Name
+	}
+	return fmt.Sprintf("x.in().Number(%s)", f.key())
+}
+
 // expression returns what reads a field of x of which nothing is kept.
-func (w *writer) expression(f *Field) string {
-	t, in := f.Type, "x.in()"
-	number := fmt.Sprintf("%s.Number(%s)", in, f.key())
+func (w *writer) expression(m *Message, f *Field) string {
+	t, in, number := f.Type, "x.in()", w.number(m, f)
+	if m.wide() && f.slot() == slotNumber && t.Kind != ObjectKind {
+		return number
+	}
 	switch t.Kind {
 	case String:
 		return fmt.Sprintf("%s.Text(%s)", in, f.key())

@@ -29,6 +29,8 @@ pub enum Resource {
     CompositePodGroup = 16,
     /// Any of them.
     Any = 17,
+    /// A resource that the plugin's configuration names, see [`ClusterEvent::of`].
+    Named = 255,
 }
 
 /// The actions of a [`ClusterEvent`], a bit for each.
@@ -49,6 +51,8 @@ pub mod action {
     pub const UPDATE_POD_TOLERATION: u32 = 1 << 12;
     pub const UPDATE_POD_SCHEDULING_GATES_ELIMINATED: u32 = 1 << 13;
     pub const UPDATE_POD_GENERATED_RESOURCE_CLAIM: u32 = 1 << 14;
+    /// Any update.
+    pub const UPDATE: u32 = ((1 << 15) - 1) & !(ADD | DELETE);
     pub(crate) const PRE_HINT: u32 = 1 << 30;
     pub(crate) const HINT: u32 = 1 << 31;
 }
@@ -71,6 +75,7 @@ pub struct PodName {
 /// An event that may make a Pod schedulable.
 pub struct ClusterEvent<P> {
     pub(crate) resource: Resource,
+    pub(crate) object: String,
     pub(crate) actions: u32,
     pub(crate) hint: Option<Hint<P>>,
     pub(crate) pre_hint: Option<PreHint<P>>,
@@ -79,7 +84,14 @@ pub struct ClusterEvent<P> {
 impl<P> ClusterEvent<P> {
     /// Returns an event that tries all Pods again: a resource and bits of [`action`].
     pub fn new(resource: Resource, actions: u32) -> Self {
-        ClusterEvent { resource, actions, hint: None, pre_hint: None }
+        ClusterEvent { resource, object: String::new(), actions, hint: None, pre_hint: None }
+    }
+
+    /// Returns an event about any resource that the objects of the plugin's configuration name, in
+    /// the same words: `scheduling.x-k8s.io/v1alpha1/podgroups`. Its actions are
+    /// [`action::ADD`], [`action::UPDATE`] and [`action::DELETE`].
+    pub fn of(object: impl Into<String>, actions: u32) -> Self {
+        ClusterEvent { resource: Resource::Named, object: object.into(), actions, hint: None, pre_hint: None }
     }
 
     /// Asks `hint` about each Pod.
@@ -99,7 +111,7 @@ impl<P> ClusterEvent<P> {
             _ if id == 0 => EventObject::Absent,
             Resource::Pod | Resource::AssignedPod | Resource::UnscheduledPod | Resource::TargetPod => EventObject::Pod(object(call, id)),
             Resource::Node => EventObject::Node(object(call, id)),
-            _ => EventObject::Other,
+            _ => EventObject::Other(OtherObject { call, id }),
         }
     }
 }
@@ -114,7 +126,22 @@ pub enum EventObject<'a> {
     /// A Node.
     Node(Node<'a>),
     /// An object of another kind.
-    Other,
+    Other(OtherObject<'a>),
+}
+
+/// An object of an event about another kind than Pods and Nodes.
+#[derive(Clone, Copy, Debug)]
+pub struct OtherObject<'a> {
+    call: Call<'a>,
+    id: u64,
+}
+
+impl<'a> OtherObject<'a> {
+    /// Returns the object as [`crate::lookup::get`] does: as protobuf or, for a custom resource, as
+    /// JSON.
+    pub fn bytes(self) -> &'a [u8] {
+        crate::memory::fill(self.call, |buf, limit| unsafe { crate::host::object(self.id, buf, limit) })
+    }
 }
 
 impl<'a> EventObject<'a> {
@@ -128,6 +155,14 @@ impl<'a> EventObject<'a> {
         match self {
             EventObject::Pod(pod) => pod,
             _ => Pod::default(),
+        }
+    }
+
+    /// Returns the bytes of an object that is neither a Pod nor a Node, None otherwise.
+    pub fn bytes(self) -> Option<&'a [u8]> {
+        match self {
+            EventObject::Other(object) => Some(object.bytes()),
+            _ => None,
         }
     }
 

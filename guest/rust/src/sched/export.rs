@@ -130,6 +130,10 @@ pub unsafe fn events_to_register<P: Enqueue>() -> i32 {
         }
         b.extend_from_slice(&(e.resource as u32).to_le_bytes());
         b.extend_from_slice(&actions.to_le_bytes());
+        if e.resource == Resource::Named {
+            b.extend_from_slice(&(e.object.len() as u32).to_le_bytes());
+            b.extend_from_slice(e.object.as_bytes());
+        }
     }
     host::give(host::result_cluster_events, &b);
     0

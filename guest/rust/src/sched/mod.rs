@@ -21,10 +21,10 @@ mod status;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-pub use self::event::{action, ClusterEvent, EventObject, Hint, PodName, PreHint, Resource};
+pub use self::event::{action, ClusterEvent, EventObject, Hint, OtherObject, PodName, PreHint, Resource};
 pub use self::group::{try_pod_group, Nomination, Placement, PodGroup};
 pub use self::handle::{
-    allow_waiting_pod, event, get_object, get_waiting_pod, list_objects, reject_waiting_pod, snapshot_node, snapshot_node_names, waiting_pods,
+    activate, allow_waiting_pod, event, get_object, get_waiting_pod, list_objects, reject_waiting_pod, snapshot_node, snapshot_node_names, waiting_pods,
 };
 pub use self::node::{count_pods, list_pods, NodeInfo, Nodes};
 pub use self::status::{Code, Result, Status};

@@ -66,7 +66,7 @@ func (e *encoder) message(b []byte, m *Type, p unsafe.Pointer) []byte {
 			continue
 		case doubleField:
 			if n = *(*uint64)(at); n != 0 {
-				b = append(b, byte(f.tag), byte(n), byte(n>>8), byte(n>>16), byte(n>>24), byte(n>>32), byte(n>>40), byte(n>>48), byte(n>>56))
+				b = binary.LittleEndian.AppendUint64(appendTag(b, f.tag), n)
 			}
 			continue
 		case numberField32:
@@ -82,10 +82,10 @@ func (e *encoder) message(b []byte, m *Type, p unsafe.Pointer) []byte {
 			continue
 		}
 		if n != 0 {
-			if n < 0x80 {
-				b = append(b, byte(f.tag), byte(n))
+			if b = appendTag(b, f.tag); n < 0x80 {
+				b = append(b, byte(n))
 			} else {
-				b = wire.AppendVarint(append(b, byte(f.tag)), n)
+				b = wire.AppendVarint(b, n)
 			}
 		}
 	}
@@ -136,9 +136,23 @@ func (e *encoder) list(b []byte, f *field, at unsafe.Pointer) []byte {
 	}
 	first := unsafe.Pointer(unsafe.SliceData(elements))
 	if f.kind == messages {
+		long := false
 		for i := range uintptr(len(elements)) {
 			inner, start := begin(b, f.tag)
-			b = wire.EndMessage(e.message(inner, f.message, unsafe.Add(first, i*f.size)), start)
+			if long { // As the one before is: two bytes for the length.
+				inner = append(inner, 0)
+			}
+			inner = e.message(inner, f.message, unsafe.Add(first, i*f.size))
+			if n := len(inner) - start - 1; long && 0x80 <= n && n < 1<<14 {
+				inner[start-1], inner[start] = byte(n)|0x80, byte(n>>7)
+				b = inner
+				continue
+			}
+			if long {
+				inner = append(inner[:start], inner[start+1:]...)
+			}
+			long = len(inner)-start >= 0x80
+			b = wire.EndMessage(inner, start)
 		}
 		return b
 	}
@@ -157,63 +171,104 @@ func (e *encoder) list(b []byte, f *field, at unsafe.Pointer) []byte {
 
 // entries appends a map in the order of its keys.
 func (e *encoder) entries(b []byte, f *field, at unsafe.Pointer) []byte {
-	switch f.goes {
-	case reflect.TypeFor[map[string]string]():
+	switch f.maps {
+	case mapOfTexts:
 		return e.texts(b, f, *(*map[string]string)(at))
-	case reflect.TypeFor[map[string]int32]():
+	case mapOfInt32s:
 		return numbers(e, b, f, *(*map[string]int32)(at))
-	case reflect.TypeFor[map[string]uint32]():
+	case mapOfUint32s:
 		return numbers(e, b, f, *(*map[string]uint32)(at))
-	case reflect.TypeFor[map[string]int64]():
+	case mapOfInt64s:
 		return numbers(e, b, f, *(*map[string]int64)(at))
-	case reflect.TypeFor[map[string]uint64]():
+	case mapOfUint64s:
 		return numbers(e, b, f, *(*map[string]uint64)(at))
-	case reflect.TypeFor[map[string]float32]():
+	case mapOfFloat32s:
 		return numbers(e, b, f, *(*map[string]float32)(at))
-	case reflect.TypeFor[map[string]float64]():
+	case mapOfFloat64s:
 		return numbers(e, b, f, *(*map[string]float64)(at))
-	case reflect.TypeFor[map[string]bool]():
+	case mapOfBools:
 		return numbers(e, b, f, *(*map[string]bool)(at))
 	}
 	return e.others(b, f, at)
 }
 
-// fewKeys is the number of keys that are sorted on the stack.
-const fewKeys = 16
+// mapEntry is an entry of a map.
+type mapEntry[V any] struct {
+	key   string
+	value V
+}
 
-// sorted returns the keys of a map in their order, in room if there is enough.
-func sorted[V any](e *encoder, m map[string]V, room []string) []string {
-	if len(m) > cap(room) {
-		e.keys = slices.Grow(e.keys[:0], len(m))
-		room = e.keys
+// fewEntries is the number of entries that are sorted on the stack.
+const fewEntries = 8
+
+// sorted returns the entries of a map in the order of their keys. It has at most fewEntries.
+func sorted[V any](m map[string]V, room *[fewEntries]mapEntry[V]) []mapEntry[V] {
+	n := 0
+	for key, value := range m {
+		if n == fewEntries { // Another goroutine writes to the map.
+			break
+		}
+		at := n
+		for ; at > 0 && key < room[at-1].key; at-- {
+			room[at] = room[at-1]
+		}
+		room[at] = mapEntry[V]{key, value}
+		n++
 	}
+	return room[:n]
+}
+
+// sortedKeys returns the keys of a map in their order.
+func sortedKeys[V any](e *encoder, m map[string]V) []string {
+	e.keys = slices.Grow(e.keys[:0], len(m))
 	for key := range m {
-		room = append(room, key)
+		e.keys = append(e.keys, key)
 	}
-	slices.Sort(room)
-	return room
+	slices.Sort(e.keys)
+	return e.keys
 }
 
 func (e *encoder) texts(b []byte, f *field, m map[string]string) []byte {
-	var room [fewKeys]string
-	for _, key := range sorted(e, m, room[:0]) {
-		entry, start := begin(b, f.tag)
-		entry = e.text(entry, f, tagOf(1, protowire.BytesType), key)
-		b = wire.EndMessage(e.text(entry, f, tagOf(2, protowire.BytesType), m[key]), start)
+	if len(m) > fewEntries {
+		for _, key := range sortedKeys(e, m) {
+			b = e.textEntry(b, f, key, m[key])
+		}
+		return b
+	}
+	var room [fewEntries]mapEntry[string]
+	for _, p := range sorted(m, &room) {
+		b = e.textEntry(b, f, p.key, p.value)
 	}
 	return b
+}
+
+func (e *encoder) textEntry(b []byte, f *field, key, value string) []byte {
+	b, start := begin(b, f.tag)
+	b = e.text(b, f, tagOf(1, protowire.BytesType), key)
+	return wire.EndMessage(e.text(b, f, tagOf(2, protowire.BytesType), value), start)
 }
 
 // numbers appends a map of numbers or truth values.
 func numbers[V int32 | uint32 | int64 | uint64 | float32 | float64 | bool](e *encoder, b []byte, f *field, m map[string]V) []byte {
-	var room [fewKeys]string
-	for _, key := range sorted(e, m, room[:0]) {
-		v := m[key]
-		entry, start := begin(b, f.tag)
-		entry = e.text(entry, f, tagOf(1, protowire.BytesType), key)
-		b = wire.EndMessage(f.appendNumber(appendTag(entry, tagOf(2, f.onWire)), f.bits(unsafe.Pointer(&v))), start)
+	if len(m) > fewEntries {
+		for _, key := range sortedKeys(e, m) {
+			v := m[key]
+			b = e.numberEntry(b, f, key, f.bits(unsafe.Pointer(&v)))
+		}
+		return b
+	}
+	var room [fewEntries]mapEntry[V]
+	list := sorted(m, &room)
+	for i := range list {
+		b = e.numberEntry(b, f, list[i].key, f.bits(unsafe.Pointer(&list[i].value)))
 	}
 	return b
+}
+
+func (e *encoder) numberEntry(b []byte, f *field, key string, n uint64) []byte {
+	b, start := begin(b, f.tag)
+	b = e.text(b, f, tagOf(1, protowire.BytesType), key)
+	return wire.EndMessage(f.appendNumber(append(b, byte(tagOf(2, f.onWire))), n), start)
 }
 
 // others appends a map of any type: its entries as they come, which it sorts afterwards.
@@ -356,6 +411,17 @@ func (e *encoder) text(b []byte, f *field, tag uint64, s string) []byte {
 			b[start], b[start+1] = byte(tag), byte(n)
 			*(*[8]byte)(b[start+2:]) = *first
 			*(*[8]byte)(b[start+n-6:]) = *last
+			return b[:start+2+n]
+		}
+	}
+	if n := len(s); 4 <= n && n < 8 && tag < 0x80 { // As many keys are.
+		first, last := (*[4]byte)(unsafe.Pointer(unsafe.StringData(s))), (*[4]byte)(unsafe.Add(unsafe.Pointer(unsafe.StringData(s)), n-4))
+		const high = 0x80808080
+		if start := len(b); start+9 <= cap(b) && (binary.NativeEndian.Uint32(first[:])|binary.NativeEndian.Uint32(last[:]))&high == 0 {
+			b = b[:start+9]
+			b[start], b[start+1] = byte(tag), byte(n)
+			*(*[4]byte)(b[start+2:]) = *first
+			*(*[4]byte)(b[start+n-2:]) = *last
 			return b[:start+2+n]
 		}
 	}

@@ -385,6 +385,29 @@ func TestWideMessagesTakeTheMemoryOfLongOnes(t *testing.T) {
 }
 
 // TestTimesOfProtobuf reads times and durations at their bounds, which package proto checks.
+// TestMapsAllocateNothing encodes maps of up to eight entries, which are sorted on the stack, and
+// larger ones, whose keys take one allocation for all.
+func TestMapsAllocateNothing(t *testing.T) {
+	for _, c := range []struct {
+		entries int
+		want    float64
+	}{{1, 0}, {2, 0}, {8, 0}, {9, 1}} {
+		m := &testservice.Message{Labels: map[string]string{}, Counts: map[string]int64{}}
+		for n := range c.entries {
+			m.Labels[fmt.Sprint("label-", n)], m.Counts[fmt.Sprint("n", n)] = "value", int64(n)
+		}
+		of, b := message.Of(reflect.TypeFor[testservice.Message]()), []byte(nil)
+		if got := testing.AllocsPerRun(100, func() {
+			var err error
+			if b, err = of.Append(b[:0], unsafe.Pointer(m), nil); err != nil {
+				t.Fatal(err)
+			}
+		}); got > c.want {
+			t.Errorf("maps of %d entries: %v allocations, want %v", c.entries, got, c.want)
+		}
+	}
+}
+
 func TestTimesOfProtobuf(t *testing.T) {
 	field := func(number protowire.Number, m proto.Message) []byte {
 		b, err := proto.Marshal(m)

@@ -63,12 +63,14 @@ type field struct {
 	message *Type
 	// oneof are the places of the fields of which only one is set.
 	oneof []uint8
+	// maps is the type of a map, if it is one that is walked without reflection.
+	maps mapType
 	// walks has memory for maps, each a *walk.
 	walks *sync.Pool
 }
 
 // frequent marks a field for which an encoder seldom or never calls a function. All but sparse ones
-// have one value, and a tag of one byte.
+// have one value, and a tag of at most two bytes.
 type frequent uint8
 
 const (
@@ -93,6 +95,31 @@ const (
 	list
 	entries
 )
+
+type mapType uint8
+
+const (
+	otherMap mapType = iota
+	mapOfTexts
+	mapOfInt32s
+	mapOfUint32s
+	mapOfInt64s
+	mapOfUint64s
+	mapOfFloat32s
+	mapOfFloat64s
+	mapOfBools
+)
+
+var mapTypes = map[reflect.Type]mapType{
+	reflect.TypeFor[map[string]string]():  mapOfTexts,
+	reflect.TypeFor[map[string]int32]():   mapOfInt32s,
+	reflect.TypeFor[map[string]uint32]():  mapOfUint32s,
+	reflect.TypeFor[map[string]int64]():   mapOfInt64s,
+	reflect.TypeFor[map[string]uint64]():  mapOfUint64s,
+	reflect.TypeFor[map[string]float32](): mapOfFloat32s,
+	reflect.TypeFor[map[string]float64](): mapOfFloat64s,
+	reflect.TypeFor[map[string]bool]():    mapOfBools,
+}
 
 type wireType uint8
 
@@ -261,7 +288,7 @@ func fieldOf(f reflect.StructField, tag string) (field, string) {
 	of := f.Type
 	switch {
 	case of.Kind() == reflect.Map:
-		made.holds, of, made.walks = entries, of.Elem(), &sync.Pool{}
+		made.holds, of, made.walks, made.maps = entries, of.Elem(), &sync.Pool{}, mapTypes[f.Type]
 		if made.wire, ok = wires[f.Tag.Get("protobuf_val")]; !ok || f.Type.Key().Kind() != reflect.String {
 			panic(fmt.Sprintf("service: field %s is a map without a tag of its values", f.Name))
 		}
@@ -276,7 +303,7 @@ func fieldOf(f reflect.StructField, tag string) (field, string) {
 		made.tag = tagOf(made.number, protowire.BytesType)
 	}
 	made.setKind()
-	if made.holds == one && made.tag < 0x80 {
+	if made.holds == one && made.tag < 1<<14 {
 		made.frequent = frequentOf[[2]uint8{uint8(made.wire), uint8(made.kind)}]
 	}
 	switch {

@@ -105,7 +105,7 @@ func RankRequestFromProto(raw []byte) RankRequest {
 // Servers returns the field servers.
 func (x RankRequest) Servers() []Server {
 	m := x.fields()
-	return m.Servers.Views(&m.in, 1<<3|2)
+	return m.Servers.WideViews(&m.in, 1<<3|2, (*server_fields).fill)
 }
 
 // reset makes m empty and keeps the memory of its lists.
@@ -119,14 +119,69 @@ type Server struct{ m *server_fields }
 
 // server_fields are the fields of a Server.
 type server_fields struct {
-	in      service.Encoded
-	Labels  service.Entries[string]
-	Metrics service.Entries[float64]
+	in service.Encoded
+	// read and the next members are the slots of the fields by their numbers.
+	read       uint64
+	Name       uint64
+	Zone       uint64
+	Model      uint64
+	Waiting    int32
+	_          [4]byte
+	Running    int32
+	_          [4]byte
+	Slots      int32
+	_          [4]byte
+	Tokens     int64
+	Served     int64
+	Failed     uint32
+	_          [4]byte
+	Cache      float64
+	Load       float64
+	Latency    float64
+	Ready      bool
+	_          [7]byte
+	Draining   bool
+	_          [7]byte
+	Priority   int32
+	_          [4]byte
+	Cost       float64
+	Started    int64
+	Devices    int32
+	_          [4]byte
+	Preferred  bool
+	_          [7]byte
+	Memory     uint64
+	Labels_at  uint64
+	Metrics_at uint64
+	Labels     service.Entries[string]
+	Metrics    service.Entries[float64]
 }
 
 func (x Server) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
-var server_none server_fields
+var server_none = server_fields{read: 1}
+
+// server_kinds are the kinds of the slots.
+const server_kinds = "\x00\x03\x03\x03\x21\x21\x21\x01\x01\x21\x02\x02\x02\x09\x09\x31\x02\x01\x21\x09\x01\x03\x03"
+
+// wide returns m with its slots, and is inlined.
+func (m *server_fields) wide() *server_fields {
+	if m != nil && m.read != 0 {
+		return m
+	}
+	return m.fill()
+}
+
+//go:noinline
+func (m *server_fields) fill() *server_fields {
+	if m == nil {
+		return &server_none
+	}
+	m.in.Wide(&m.read, server_kinds)
+	m.Labels.Begin(&m.in, m.Labels_at)
+	m.Metrics.Begin(&m.in, m.Metrics_at)
+	return m
+}
 
 func (x Server) fields() *server_fields {
 	if x.m == nil {
@@ -140,70 +195,79 @@ func (x Server) fields() *server_fields {
 func ServerFromProto(raw []byte) Server { return Server{&server_fields{in: service.EncodedOf(raw)}} }
 
 // Name returns the field name.
-func (x Server) Name() string { return x.in().Text(1<<3 | 2) }
+func (x Server) Name() string {
+	m := x.m.wide()
+	return m.in.TextIn(m.Name)
+}
 
 // Zone returns the field zone.
-func (x Server) Zone() string { return x.in().Text(2<<3 | 2) }
+func (x Server) Zone() string {
+	m := x.m.wide()
+	return m.in.TextIn(m.Zone)
+}
 
 // Model returns the field model.
-func (x Server) Model() string { return x.in().Text(3<<3 | 2) }
+func (x Server) Model() string {
+	m := x.m.wide()
+	return m.in.TextIn(m.Model)
+}
 
 // Waiting returns the field waiting.
-func (x Server) Waiting() int32 { return int32(x.in().Number(4<<3 | 0)) }
+func (x Server) Waiting() int32 { return x.m.wide().Waiting }
 
 // Running returns the field running.
-func (x Server) Running() int32 { return int32(x.in().Number(5<<3 | 0)) }
+func (x Server) Running() int32 { return x.m.wide().Running }
 
 // Slots returns the field slots.
-func (x Server) Slots() int32 { return int32(x.in().Number(6<<3 | 0)) }
+func (x Server) Slots() int32 { return x.m.wide().Slots }
 
 // Tokens returns the field tokens.
-func (x Server) Tokens() int64 { return int64(x.in().Number(7<<3 | 0)) }
+func (x Server) Tokens() int64 { return x.m.wide().Tokens }
 
 // Served returns the field served.
-func (x Server) Served() int64 { return int64(x.in().Number(8<<3 | 0)) }
+func (x Server) Served() int64 { return x.m.wide().Served }
 
 // Failed returns the field failed.
-func (x Server) Failed() uint32 { return uint32(x.in().Number(9<<3 | 0)) }
+func (x Server) Failed() uint32 { return x.m.wide().Failed }
 
 // Cache returns the field cache.
-func (x Server) Cache() float64 { return service.Float64(x.in().Number(10<<3 | 1)) }
+func (x Server) Cache() float64 { return x.m.wide().Cache }
 
 // Load returns the field load.
-func (x Server) Load() float64 { return service.Float64(x.in().Number(11<<3 | 1)) }
+func (x Server) Load() float64 { return x.m.wide().Load }
 
 // Latency returns the field latency.
-func (x Server) Latency() float64 { return service.Float64(x.in().Number(12<<3 | 1)) }
+func (x Server) Latency() float64 { return x.m.wide().Latency }
 
 // Ready returns the field ready.
-func (x Server) Ready() bool { return x.in().Number(13<<3|0) != 0 }
+func (x Server) Ready() bool { return x.m.wide().Ready }
 
 // Draining returns the field draining.
-func (x Server) Draining() bool { return x.in().Number(14<<3|0) != 0 }
+func (x Server) Draining() bool { return x.m.wide().Draining }
 
 // Priority returns the field priority.
-func (x Server) Priority() int32 { return int32(service.Zigzag(x.in().Number(15<<3 | 0))) }
+func (x Server) Priority() int32 { return x.m.wide().Priority }
 
 // Cost returns the field cost.
-func (x Server) Cost() float64 { return service.Float64(x.in().Number(16<<3 | 1)) }
+func (x Server) Cost() float64 { return x.m.wide().Cost }
 
 // Started returns the field started.
-func (x Server) Started() int64 { return int64(x.in().Number(17<<3 | 0)) }
+func (x Server) Started() int64 { return x.m.wide().Started }
 
 // Devices returns the field devices.
-func (x Server) Devices() int32 { return int32(x.in().Number(18<<3 | 0)) }
+func (x Server) Devices() int32 { return x.m.wide().Devices }
 
 // Preferred returns the field preferred.
-func (x Server) Preferred() bool { return x.in().Number(19<<3|0) != 0 }
+func (x Server) Preferred() bool { return x.m.wide().Preferred }
 
 // Memory returns the field memory.
-func (x Server) Memory() uint64 { return x.in().Number(20<<3 | 0) }
+func (x Server) Memory() uint64 { return x.m.wide().Memory }
 
 var server_Labels_map = service.ValuesOf[string](21, view.Text)
 
 // Labels returns the field labels.
 func (x Server) Labels() service.Map[string] {
-	m := x.fields()
+	m := x.m.wide()
 	return m.Labels.Map(&m.in, &server_Labels_map)
 }
 
@@ -211,6 +275,6 @@ var server_Metrics_map = service.NumbersOf[float64](22, view.Fixed64, service.Fl
 
 // Metrics returns the field metrics.
 func (x Server) Metrics() service.Map[float64] {
-	m := x.fields()
+	m := x.m.wide()
 	return m.Metrics.Map(&m.in, &server_Metrics_map)
 }

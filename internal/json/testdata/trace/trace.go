@@ -4,6 +4,7 @@ package trace
 
 import (
 	"encoding/binary"
+	"math/rand/v2"
 	"slices"
 	"unsafe"
 
@@ -12,16 +13,69 @@ import (
 
 // Append appends all that package json finds in doc: the members and elements at
 // every level, and of all values where they lie and what they are. A Walker finds
-// the same as walks from Object and Array do.
-func Append(out, doc []byte, walker bool) []byte {
+// the same as walks from Object and Array do, with any index.
+func Append(out, doc []byte, by Reader) []byte {
 	t := tracer{doc: doc, out: append(out, 'V', bit(json.Valid(doc)))}
-	if walker {
+	index := make([]uint64, json.IndexRoom(len(doc)))
+	switch by {
+	case Walker:
 		t.walker = new(json.Walker)
-		t.walker.Read(doc, make([]uint64, json.IndexRoom(len(doc))))
+		t.walker.Read(doc, index)
+	case Indexed:
+		t.walker = new(json.Walker)
+		_, n := json.ValidIndex(doc, index, 0)
+		t.walker.ReadIndexed(doc, index[:n])
+	case Misled:
+		// Places of another document, which may be those of this one by chance.
+		t.walker = new(json.Walker)
+		random := rand.New(rand.NewPCG(uint64(len(doc)), 1))
+		for i := range index {
+			index[i] = random.Uint64N(uint64(len(doc)+2))<<32 | uint64(i*random.IntN(3))
+		}
+		t.walker.ReadIndexed(doc, index)
+		t.misled()
+		return out
 	}
 	t.object(0, len(doc), 0)
 	t.array(0, len(doc), 0)
 	return t.out
+}
+
+// Reader is one of the ways in which a document is read.
+type Reader uint32
+
+// The readers.
+const (
+	Walks   Reader = iota // Object and Array.
+	Walker                // A Walker with its own index.
+	Indexed               // A Walker with the index of ValidIndex, if the document is valid.
+	Misled                // A Walker with an index that is wrong. Its trace is empty.
+)
+
+// misled walks over everything, which must end.
+func (t *tracer) misled() {
+	var walk func(from, to, depth int)
+	walk = func(from, to, depth int) {
+		for _, begin := range []func(start, end int){t.walker.Object, t.walker.Array} {
+			begin(from, to)
+			var values [][2]int
+			last := from
+			for t.walker.Next() {
+				start, end := t.walker.Span()
+				if start < last || end <= start || end > to {
+					panic("a value lies outside of the one around it")
+				}
+				values = append(values, [2]int{start, end})
+				last = end
+			}
+			for _, v := range values[:min(len(values), 20)] {
+				if depth < 5 {
+					walk(v[0], v[1], depth+1)
+				}
+			}
+		}
+	}
+	walk(0, len(t.doc), 0)
 }
 
 type tracer struct {

@@ -16,15 +16,55 @@ type Values struct{ m *values_fields }
 
 // values_fields are the fields of a Values.
 type values_fields struct {
-	in     service.Encoded
-	List   service.List[int32]
-	Counts service.Entries[int64]
-	Inner  service.Messages[values_fields, Values]
+	in service.Encoded
+	// read and the next members are the slots of the fields by their numbers.
+	read      uint64
+	Text      uint64
+	_         uint64
+	Flag      bool
+	_         [7]byte
+	Number    int64
+	Zigzag    int32
+	_         [4]byte
+	Fixed     uint32
+	_         [4]byte
+	Real      float64
+	Level     Level
+	_         [4]byte
+	_         uint64
+	Counts_at uint64
+	_         uint64
+	Maybe     int32
+	_         [4]byte
+	List      service.List[int32]
+	Counts    service.Entries[int64]
+	Inner     service.Messages[values_fields, Values]
 }
 
 func (x Values) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
-var values_none values_fields
+var values_none = values_fields{read: 1}
+
+// values_kinds are the kinds of the slots.
+const values_kinds = "\x00\x03\x03\x09\x01\x31\x26\x02\x21\x03\x03\x03\x21"
+
+// wide returns m with its slots, and is inlined.
+func (m *values_fields) wide() *values_fields {
+	if m != nil && m.read != 0 {
+		return m
+	}
+	return m.fill()
+}
+
+//go:noinline
+func (m *values_fields) fill() *values_fields {
+	if m == nil {
+		return &values_none
+	}
+	m.in.Wide(&m.read, values_kinds)
+	m.Counts.Begin(&m.in, m.Counts_at)
+	return m
+}
 
 func (x Values) fields() *values_fields {
 	if x.m == nil {
@@ -38,28 +78,31 @@ func (x Values) fields() *values_fields {
 func ValuesFromProto(raw []byte) Values { return Values{&values_fields{in: service.EncodedOf(raw)}} }
 
 // Text returns the field text.
-func (x Values) Text() string { return x.in().Text(1<<3 | 2) }
+func (x Values) Text() string {
+	m := x.m.wide()
+	return m.in.TextIn(m.Text)
+}
 
 // Data returns the field data.
 func (x Values) Data() []byte { return x.in().Data(2<<3 | 2) }
 
 // Flag returns the field flag.
-func (x Values) Flag() bool { return x.in().Number(3<<3|0) != 0 }
+func (x Values) Flag() bool { return x.m.wide().Flag }
 
 // Number returns the field number.
-func (x Values) Number() int64 { return int64(x.in().Number(4<<3 | 0)) }
+func (x Values) Number() int64 { return x.m.wide().Number }
 
 // Zigzag returns the field zigzag.
-func (x Values) Zigzag() int32 { return int32(service.Zigzag(x.in().Number(5<<3 | 0))) }
+func (x Values) Zigzag() int32 { return x.m.wide().Zigzag }
 
 // Fixed returns the field fixed.
-func (x Values) Fixed() uint32 { return uint32(x.in().Number(6<<3 | 5)) }
+func (x Values) Fixed() uint32 { return x.m.wide().Fixed }
 
 // Real returns the field real.
-func (x Values) Real() float64 { return service.Float64(x.in().Number(7<<3 | 1)) }
+func (x Values) Real() float64 { return x.m.wide().Real }
 
 // Level returns the field level.
-func (x Values) Level() Level { return Level(x.in().Number(8<<3 | 0)) }
+func (x Values) Level() Level { return x.m.wide().Level }
 
 // List returns the field list.
 func (x Values) List() []int32 {
@@ -71,7 +114,7 @@ var values_Counts_map = service.NumbersOf[int64](10, view.Varint, service.Int[in
 
 // Counts returns the field counts.
 func (x Values) Counts() service.Map[int64] {
-	m := x.fields()
+	m := x.m.wide()
 	return m.Counts.Map(&m.in, &values_Counts_map)
 }
 
@@ -85,7 +128,7 @@ func (x Values) Inner() Values {
 func (x Values) HasInner() bool { return x.in().Has(11<<3 | 2) }
 
 // Maybe returns the field maybe.
-func (x Values) Maybe() int32 { return int32(x.in().Number(12<<3 | 0)) }
+func (x Values) Maybe() int32 { return x.m.wide().Maybe }
 
 // HasMaybe reports whether there is a field maybe.
 func (x Values) HasMaybe() bool { return x.in().Has(12<<3 | 0) }

@@ -37,6 +37,12 @@ impl<'a> Request<'a> {
     #[inline] pub fn request_resource(self) -> Option<GroupVersionResource<'a>> { self.0.opt::<GroupVersionResource<'a>>(14, "requestResource") }
     /// The subresource that the client named.
     #[inline] pub fn request_sub_resource(self) -> &'a str { self.0.text(15, "requestSubResource") }
+    /// The places of arrays and objects in the JSON of the function object, for a
+    /// reader that skips them in one step: end \<\< 32 | start, in bytes from the
+    /// beginning of the JSON, in the order of start.
+    #[inline] pub fn object_index(self) -> v::List<'a, v::Fixed<u64>> { self.0.list(101, "objectIndex") }
+    /// The same for the function old_object.
+    #[inline] pub fn old_object_index(self) -> v::List<'a, v::Fixed<u64>> { self.0.list(102, "oldObjectIndex") }
 }
 
 ::kubewasm::message! {

@@ -20,30 +20,114 @@ type Message struct{ m *message_fields }
 
 // message_fields are the fields of a Message.
 type message_fields struct {
-	in      service.Encoded
-	Inner   service.Messages[message_fields, Message]
-	List    service.Messages[message_fields, Message]
-	Texts   service.List[string]
-	Numbers service.List[int32]
-	Zigzags service.List[int64]
-	Doubles service.List[float64]
-	Colors  service.List[Color]
-	Flags   service.List[bool]
-	Blobs   service.List[[]byte]
-	Labels  service.Entries[string]
-	Counts  service.Entries[int64]
-	Smalls  service.Entries[Small]
-	Second  service.Messages[small_fields, Small]
-	Nodes   service.List[core.Node]
-	Times   service.List[meta.Time]
-	Spans   service.Entries[meta.Duration]
-	Part    service.Messages[part_fields, Part]
-	Shapes  service.List[Shape]
+	in service.Encoded
+	// read and the next members are the slots of the fields by their numbers.
+	read      uint64
+	Text      uint64
+	_         uint64
+	Flag      bool
+	_         [7]byte
+	I32       int32
+	_         [4]byte
+	I64       int64
+	U32       uint32
+	_         [4]byte
+	U64       uint64
+	S32       int32
+	_         [4]byte
+	S64       int64
+	F32       uint32
+	_         [4]byte
+	F64       uint64
+	Sf32      int32
+	_         [4]byte
+	Sf64      int64
+	Single    float32
+	_         [4]byte
+	Wide      float64
+	Color     Color
+	_         [4]byte
+	_         uint64
+	_         uint64
+	_         uint64
+	_         uint64
+	_         uint64
+	_         uint64
+	_         uint64
+	_         uint64
+	_         uint64
+	Labels_at uint64
+	Counts_at uint64
+	Smalls_at uint64
+	Maybe     int32
+	_         [4]byte
+	MaybeText uint64
+	First     uint64
+	_         uint64
+	Third     int64
+	_         uint64
+	_         uint64
+	_         uint64
+	_         uint64
+	_         uint64
+	_         uint64
+	Pod       uint64
+	_         uint64
+	ConfigMap uint64
+	Crate     uint64
+	_         uint64
+	_         uint64
+	_         uint64
+	Spans_at  uint64
+	_         uint64
+	_         uint64
+	Inner     service.Messages[message_fields, Message]
+	List      service.Messages[message_fields, Message]
+	Texts     service.List[string]
+	Numbers   service.List[int32]
+	Zigzags   service.List[int64]
+	Doubles   service.List[float64]
+	Colors    service.List[Color]
+	Flags     service.List[bool]
+	Blobs     service.List[[]byte]
+	Labels    service.Entries[string]
+	Counts    service.Entries[int64]
+	Smalls    service.Entries[Small]
+	Second    service.Messages[small_fields, Small]
+	Nodes     service.List[core.Node]
+	Times     service.List[meta.Time]
+	Spans     service.Entries[meta.Duration]
+	Part      service.Messages[part_fields, Part]
+	Shapes    service.List[Shape]
 }
 
 func (x Message) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
-var message_none message_fields
+var message_none = message_fields{read: 1}
+
+// message_kinds are the kinds of the slots.
+const message_kinds = "\x00\x03\x03\x09\x21\x01\x21\x01\x31\x11\x26\x02\x26\x02\x26\x02\x21\x03\x03\x03\x03\x03\x03\x03\x03\x03\x03\x03\x03\x21\x03\x03\x03\x01\x03\x03\x00\x00\x00\x00\x02\x03\x02\x02\x03\x03\x03\x03\x03\x03"
+
+// wide returns m with its slots, and is inlined.
+func (m *message_fields) wide() *message_fields {
+	if m != nil && m.read != 0 {
+		return m
+	}
+	return m.fill()
+}
+
+//go:noinline
+func (m *message_fields) fill() *message_fields {
+	if m == nil {
+		return &message_none
+	}
+	m.in.Wide(&m.read, message_kinds)
+	m.Labels.Begin(&m.in, m.Labels_at)
+	m.Counts.Begin(&m.in, m.Counts_at)
+	m.Smalls.Begin(&m.in, m.Smalls_at)
+	m.Spans.Begin(&m.in, m.Spans_at)
+	return m
+}
 
 func (x Message) fields() *message_fields {
 	if x.m == nil {
@@ -59,52 +143,55 @@ func MessageFromProto(raw []byte) Message {
 }
 
 // Text returns the field text.
-func (x Message) Text() string { return x.in().Text(1<<3 | 2) }
+func (x Message) Text() string {
+	m := x.m.wide()
+	return m.in.TextIn(m.Text)
+}
 
 // Data returns the field data.
 func (x Message) Data() []byte { return x.in().Data(2<<3 | 2) }
 
 // Flag returns the field flag.
-func (x Message) Flag() bool { return x.in().Number(3<<3|0) != 0 }
+func (x Message) Flag() bool { return x.m.wide().Flag }
 
 // I32 returns the field i32.
-func (x Message) I32() int32 { return int32(x.in().Number(4<<3 | 0)) }
+func (x Message) I32() int32 { return x.m.wide().I32 }
 
 // I64 returns the field i64.
-func (x Message) I64() int64 { return int64(x.in().Number(5<<3 | 0)) }
+func (x Message) I64() int64 { return x.m.wide().I64 }
 
 // U32 returns the field u32.
-func (x Message) U32() uint32 { return uint32(x.in().Number(6<<3 | 0)) }
+func (x Message) U32() uint32 { return x.m.wide().U32 }
 
 // U64 returns the field u64.
-func (x Message) U64() uint64 { return x.in().Number(7<<3 | 0) }
+func (x Message) U64() uint64 { return x.m.wide().U64 }
 
 // S32 returns the field s32.
-func (x Message) S32() int32 { return int32(service.Zigzag(x.in().Number(8<<3 | 0))) }
+func (x Message) S32() int32 { return x.m.wide().S32 }
 
 // S64 returns the field s64.
-func (x Message) S64() int64 { return int64(service.Zigzag(x.in().Number(9<<3 | 0))) }
+func (x Message) S64() int64 { return x.m.wide().S64 }
 
 // F32 returns the field f32.
-func (x Message) F32() uint32 { return uint32(x.in().Number(10<<3 | 5)) }
+func (x Message) F32() uint32 { return x.m.wide().F32 }
 
 // F64 returns the field f64.
-func (x Message) F64() uint64 { return x.in().Number(11<<3 | 1) }
+func (x Message) F64() uint64 { return x.m.wide().F64 }
 
 // Sf32 returns the field sf32.
-func (x Message) Sf32() int32 { return int32(x.in().Number(12<<3 | 5)) }
+func (x Message) Sf32() int32 { return x.m.wide().Sf32 }
 
 // Sf64 returns the field sf64.
-func (x Message) Sf64() int64 { return int64(x.in().Number(13<<3 | 1)) }
+func (x Message) Sf64() int64 { return x.m.wide().Sf64 }
 
 // Single returns the field single.
-func (x Message) Single() float32 { return service.Float32(x.in().Number(14<<3 | 5)) }
+func (x Message) Single() float32 { return x.m.wide().Single }
 
 // Wide returns the field wide.
-func (x Message) Wide() float64 { return service.Float64(x.in().Number(15<<3 | 1)) }
+func (x Message) Wide() float64 { return x.m.wide().Wide }
 
 // Color returns the field color.
-func (x Message) Color() Color { return Color(x.in().Number(16<<3 | 0)) }
+func (x Message) Color() Color { return x.m.wide().Color }
 
 // Inner returns the field inner.
 func (x Message) Inner() Message {
@@ -118,7 +205,7 @@ func (x Message) HasInner() bool { return x.in().Has(17<<3 | 2) }
 // List returns the field list.
 func (x Message) List() []Message {
 	m := x.fields()
-	return m.List.Views(&m.in, 18<<3|2)
+	return m.List.WideViews(&m.in, 18<<3|2, (*message_fields).fill)
 }
 
 // Texts returns the field texts.
@@ -167,7 +254,7 @@ var message_Labels_map = service.ValuesOf[string](26, view.Text)
 
 // Labels returns the field labels.
 func (x Message) Labels() service.Map[string] {
-	m := x.fields()
+	m := x.m.wide()
 	return m.Labels.Map(&m.in, &message_Labels_map)
 }
 
@@ -175,7 +262,7 @@ var message_Counts_map = service.NumbersOf[int64](27, view.Varint, service.Int[i
 
 // Counts returns the field counts.
 func (x Message) Counts() service.Map[int64] {
-	m := x.fields()
+	m := x.m.wide()
 	return m.Counts.Map(&m.in, &message_Counts_map)
 }
 
@@ -183,24 +270,30 @@ var message_Smalls_map = service.ValuesOf[Small](28, func(v view.Value) Small { 
 
 // Smalls returns the field smalls.
 func (x Message) Smalls() service.Map[Small] {
-	m := x.fields()
+	m := x.m.wide()
 	return m.Smalls.Map(&m.in, &message_Smalls_map)
 }
 
 // Maybe returns the field maybe.
-func (x Message) Maybe() int32 { return int32(x.in().Number(29<<3 | 0)) }
+func (x Message) Maybe() int32 { return x.m.wide().Maybe }
 
 // HasMaybe reports whether there is a field maybe.
 func (x Message) HasMaybe() bool { return x.in().Has(29<<3 | 0) }
 
 // MaybeText returns the field maybeText.
-func (x Message) MaybeText() string { return x.in().Text(30<<3 | 2) }
+func (x Message) MaybeText() string {
+	m := x.m.wide()
+	return m.in.TextIn(m.MaybeText)
+}
 
 // HasMaybeText reports whether there is a field maybeText.
 func (x Message) HasMaybeText() bool { return x.in().Has(30<<3 | 2) }
 
 // First returns the field first.
-func (x Message) First() string { return x.in().Text(31<<3 | 2) }
+func (x Message) First() string {
+	m := x.m.wide()
+	return m.in.TextIn(m.First)
+}
 
 // HasFirst reports whether there is a field first.
 func (x Message) HasFirst() bool { return x.in().Has(31<<3 | 2) }
@@ -215,7 +308,7 @@ func (x Message) Second() Small {
 func (x Message) HasSecond() bool { return x.in().Has(32<<3 | 2) }
 
 // Third returns the field third.
-func (x Message) Third() int64 { return int64(x.in().Number(33<<3 | 0)) }
+func (x Message) Third() int64 { return x.m.wide().Third }
 
 // HasThird reports whether there is a field third.
 func (x Message) HasThird() bool { return x.in().Has(33<<3 | 0) }
@@ -234,11 +327,11 @@ func (x Message) HasMaybeData() bool { return x.in().Has(35<<3 | 2) }
 
 // Pod returns the field pod.
 func (x Message) Pod() core.Pod {
-	return core.Pod(view.ByRef(abi.Ref(x.in().Number(40<<3|1)), &core.TypeOfPod, view.Parts))
+	return core.Pod(view.ByRef(abi.Ref(x.m.wide().Pod), &core.TypeOfPod, view.Parts))
 }
 
 // HasPod reports whether there is a field pod.
-func (x Message) HasPod() bool { return x.in().Number(40<<3|1) != 0 }
+func (x Message) HasPod() bool { return x.m.wide().Pod != 0 }
 
 // Nodes returns the field nodes.
 func (x Message) Nodes() []core.Node {
@@ -248,19 +341,19 @@ func (x Message) Nodes() []core.Node {
 
 // ConfigMap returns the field configMap.
 func (x Message) ConfigMap() core.ConfigMap {
-	return core.ConfigMap(view.ByRef(abi.Ref(x.in().Number(42<<3|1)), &core.TypeOfConfigMap, view.Whole))
+	return core.ConfigMap(view.ByRef(abi.Ref(x.m.wide().ConfigMap), &core.TypeOfConfigMap, view.Whole))
 }
 
 // HasConfigMap reports whether there is a field configMap.
-func (x Message) HasConfigMap() bool { return x.in().Number(42<<3|1) != 0 }
+func (x Message) HasConfigMap() bool { return x.m.wide().ConfigMap != 0 }
 
 // Crate returns the field crate.
 func (x Message) Crate() crontab.CronTab {
-	return crontab.CronTab(view.ByRef(abi.Ref(x.in().Number(43<<3|1)), &crontab.TypeOfCronTab, view.JSON))
+	return crontab.CronTab(view.ByRef(abi.Ref(x.m.wide().Crate), &crontab.TypeOfCronTab, view.JSON))
 }
 
 // HasCrate reports whether there is a field crate.
-func (x Message) HasCrate() bool { return x.in().Number(43<<3|1) != 0 }
+func (x Message) HasCrate() bool { return x.m.wide().Crate != 0 }
 
 // At returns the field at.
 func (x Message) At() meta.Time { return meta.ReadTimestamp(x.in().Value(44<<3 | 2)) }
@@ -284,7 +377,7 @@ var message_Spans_map = service.ValuesOf[meta.Duration](47, meta.ReadSpan)
 
 // Spans returns the field spans.
 func (x Message) Spans() service.Map[meta.Duration] {
-	m := x.fields()
+	m := x.m.wide()
 	return m.Spans.Map(&m.in, &message_Spans_map)
 }
 

@@ -1,0 +1,25 @@
+// The named guest of the conformance suite, by the SDK.
+
+import { Action, ClusterEvent, Code, CycleState, EventObject, EventResource, Hint, Pod, Status, activate } from "kubewasm/scheduler";
+
+//kubewasm:name conformance-named
+
+function changed(pod: Pod, oldObject: EventObject, newObject: EventObject): Hint {
+  const bytes = newObject.bytes();
+  return bytes !== null && String.UTF8.decode(bytes).includes(`"for":"${pod.metadata.name}"`) ? Hint.queue() : Hint.skip();
+}
+
+@scheduler
+class Guest {
+  eventsToRegister(): ClusterEvent[] {
+    return [
+      new ClusterEvent(EventResource.Node, Action.Add),
+      ClusterEvent.of("example.com/v1/things", Action.Add | Action.Update).withHint(changed),
+    ];
+  }
+
+  permit(state: CycleState, pod: Pod, nodeName: string): Status | null {
+    activate(["shop", "a", "bank", "b"]);
+    return null;
+  }
+}

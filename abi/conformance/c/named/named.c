@@ -1,0 +1,26 @@
+// The named guest, which doc.go two directories above describes.
+#include <kubewasm.h>
+
+KW_EVENTSTOREGISTER() {
+  kw_buf list = {0};
+  kw_add_event(&list, Node, KW_ADD);
+  kw_add_named_event(&list, "example.com/v1/things", KW_ADD | KW_UPDATE | KW_HINT);
+  return kw_set_events(&list);
+}
+
+KW_QUEUEINGHINT(event, pod, old, new) {
+  (void)event, (void)old;
+  kw_str text = kw_event_object(new), want = kw_text("\"for\":\"", meta_ObjectMeta_name(core_Pod_metadata(pod)), "\"");
+  for (uint32_t i = 0; i + want.n <= text.n; i++)
+    if (kw_equal(((kw_str){text.p + i, want.n}), want)) return kw_queue(true);
+  return kw_queue(false);
+}
+
+KW_PERMIT(cycle, pod) {
+  (void)cycle, (void)pod;
+  const kw_str names[] = {KW("shop"), KW("a"), KW("bank"), KW("b")};
+  kw_strs pods = {0};
+  for (int i = 0; i < 4; i++) kw_strs_add(&kw_call, &pods, names[i]);
+  kw_activate(pods);
+  return KW_SUCCESS;
+}

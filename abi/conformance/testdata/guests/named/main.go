@@ -1,0 +1,36 @@
+// The named guest, which doc.go two directories above describes.
+package main
+
+import (
+	"strings"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/api/meta"
+	"github.com/kubewasm/kubewasm/guest/sched"
+)
+
+type plugin struct{}
+
+func (plugin) EventsToRegister() ([]sched.ClusterEventWithHint, error) {
+	return []sched.ClusterEventWithHint{
+		{Event: sched.ClusterEvent{Resource: abi.EventNode, ActionType: abi.ActionAdd}},
+		{Event: sched.ClusterEvent{Object: "example.com/v1/things", ActionType: abi.ActionAdd | abi.ActionUpdate}, QueueingHintFn: changed},
+	}, nil
+}
+
+func changed(pod core.Pod, _, thing sched.EventObject) (sched.QueueingHint, error) {
+	if strings.Contains(string(thing.Bytes()), `"for":"`+pod.Metadata().Name()+`"`) {
+		return sched.Queue, nil
+	}
+	return sched.QueueSkip, nil
+}
+
+func (plugin) Permit(sched.CycleState, core.Pod, string) (*sched.Status, meta.Duration) {
+	sched.Activate(sched.PodName{Namespace: "shop", Name: "a"}, sched.PodName{Namespace: "bank", Name: "b"})
+	return nil, 0
+}
+
+func init() { sched.Register(plugin{}) }
+
+func main() {}

@@ -1,0 +1,3 @@
+package customresources
+
+import _ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
