@@ -45,12 +45,12 @@ const (
 
 // bounds are the bounds and the targets of the figures. A bound is the figure of its day, rounded up.
 var bounds = []Figure{
-	{Name: linesOfAll, Bound: 158_320, Target: 114_000},
-	{Name: linesOfRoot, Bound: 100_380, Target: 90_000},
-	{Name: linesOfAdapter, Bound: 39_990, Target: 50_000},
-	{Name: rootPackages, Bound: 186, Target: 165},
-	{Name: exportedNames, Bound: 2_910, Target: NoTarget},
-	{Name: namesWithout, Bound: 800, Target: 800},
+	{Name: linesOfAll, Bound: 162_800, Target: 114_000},
+	{Name: linesOfRoot, Bound: 104_500, Target: 90_000},
+	{Name: linesOfAdapter, Bound: 41_600, Target: 50_000},
+	{Name: rootPackages, Bound: 191, Target: 165},
+	{Name: exportedNames, Bound: 2_925, Target: NoTarget},
+	{Name: namesWithout, Bound: 818, Target: 800},
 	{Name: leaks, Bound: 0, Target: 0},
 	{Name: arrowsUp, Bound: 5, Target: 5},
 }
