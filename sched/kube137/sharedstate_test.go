@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
@@ -322,6 +321,8 @@ func (m meddler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
+func (m meddler) Enabled(context.Context, slog.Level) bool { return true }
+
 func (m meddler) WithAttrs([]slog.Attr) slog.Handler { return m }
 func (m meddler) WithGroup(string) slog.Handler      { return m }
 
@@ -330,7 +331,7 @@ func (m meddler) WithGroup(string) slog.Handler      { return m }
 func TestSharedStateConflicts(t *testing.T) {
 	var q *quotas
 	var lines atomic.Int32
-	log := meddler{slog.NewTextHandler(io.Discard, nil), &lines, func() {
+	log := meddler{slog.DiscardHandler, &lines, func() {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
