@@ -244,7 +244,7 @@ func TestEveryFieldOfEveryMessage(t *testing.T) {
 				slot.Put(text, nil)
 				o.at("seed %d, JSON in a slot", seed).message(want.Elem(), reflect.ValueOf(view.FromJSON(text, v.typ)).Convert(v.view))
 				other := []byte(`{"metadata":{"name":"other"}}`)
-				slot.Put(other)
+				slot.Put(other, nil)
 				view.FromJSON(other, v.typ)
 				for _, compare := range *o.kept {
 					compare()
