@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubewasm/kubewasm/abi"
 )
 
 // pendingHandle is a scheduler with pending Pods.
@@ -50,6 +52,23 @@ func TestRefusedPodsMakeRoom(t *testing.T) {
 	p.refuse(podNamed("next"), 0, true)
 	if n := len(p.wakes.refused); n != 1 {
 		t.Errorf("%d Pods are remembered, want 1", n)
+	}
+}
+
+// TestCandidatesWatchNoObjects holds that a candidate is not asked about events.
+func TestCandidatesWatchNoObjects(t *testing.T) {
+	p := &Plugin{
+		handle: pendingHandle{}, candidate: true, offered: rejecting,
+		registered: []event{{resource: abi.EventNamed, action: abi.ActionAll, object: "v1/secrets"}},
+		informers: map[string]informer{"v1/secrets": {Objects: Objects{Watch: func(func(oldObj, newObj any)) (func(), error) {
+			t.Error("the objects are watched")
+			return func() {}, nil
+		}}}},
+		closed: make(chan struct{}),
+	}
+	defer close(p.closed)
+	if err := p.watch(); err != nil || p.wakes != nil {
+		t.Errorf("wakes are %v, error %v", p.wakes, err)
 	}
 }
 

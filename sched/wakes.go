@@ -81,7 +81,8 @@ func (r *refusedPod) backoff() time.Time {
 	return r.at.Add(min(leastBackoff<<min(r.cycles-1, 10), mostBackoff))
 }
 
-// watch begins to have Pods tried again, if the guest registers for events about named resources.
+// watch begins to have Pods tried again, if the guest registers for events about named resources. A
+// candidate refuses no Pods.
 func (p *Plugin) watch() error {
 	w := &wakes{signal: make(chan struct{}, 1), refused: map[types.UID]*refusedPod{}}
 	var names []string
@@ -91,7 +92,7 @@ func (p *Plugin) watch() error {
 			names = append(names, e.Object)
 		}
 	}
-	if len(w.events) == 0 || p.monitored || p.handle == nil {
+	if len(w.events) == 0 || p.monitored || p.candidate || p.handle == nil {
 		return nil
 	}
 	p.wakes = w
