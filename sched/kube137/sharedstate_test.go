@@ -205,6 +205,26 @@ func TestSharedStateAndCodes(t *testing.T) {
 	}
 }
 
+// TestSharedStateIsFilledOnce holds that a guest fills a new state until a call that does so counts, and
+// no longer, also if it asks several times in a call.
+func TestSharedStateIsFilledOnce(t *testing.T) {
+	q := newQuotas(t, `, "limits": {"instances": 1}`)
+	for n, how := range []string{"refused", "refused", "yes", "refused", "yes"} {
+		pod := tenantPod(n, 1, "")
+		pod.Annotations["once"] = how
+		if _, status := q.p.(fwk.PreFilterPlugin).PreFilter(t.Context(), kube137test.NewCycleState(), pod, nil); status.IsSuccess() != (how == "yes") {
+			t.Error(text(status))
+		}
+	}
+	var got []string
+	for key := range q.p.Guest().SharedState() {
+		got = append(got, key)
+	}
+	if diff := cmp.Diff([]string{"\x00once", "filled/uid-2"}, got); diff != "" {
+		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+}
+
 // TestSharedStateOverSwaps holds which versions go on with the state.
 func TestSharedStateOverSwaps(t *testing.T) {
 	for name, test := range map[string]struct {

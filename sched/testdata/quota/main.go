@@ -38,6 +38,14 @@ func (quota) PreFilter(_ sched.CycleState, pod core.Pod, _ sched.NodeInfos) (*sc
 	if how := pod.Metadata().Annotations().Get("hostile"); how != "" {
 		return nil, abuse(how)
 	}
+	if how := pod.Metadata().Annotations().Get("once"); how != "" {
+		for range 2 {
+			state.Once(func() { state.Put("filled/"+pod.Metadata().UID(), nil) })
+		}
+		if how == "refused" {
+			return nil, sched.Unschedulable("what it has filled does not count")
+		}
+	}
 	e, _ := state.Get(counterOf(pod))
 	if pod.Metadata().Annotations().Get("keep") != "" {
 		state.Put("refused/"+pod.Metadata().UID(), nil)
