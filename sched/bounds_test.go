@@ -55,6 +55,25 @@ func TestRefusedPodsMakeRoom(t *testing.T) {
 	}
 }
 
+// TestGatedPodsMakeRoom holds that Pods which wait for objects are remembered again as soon as those of a
+// full memory are gone.
+func TestGatedPodsMakeRoom(t *testing.T) {
+	pending := true
+	p := &Plugin{handle: pendingHandle{pending: func(*corev1.Pod) bool { return pending }}}
+	p.gate.retrying = true // Nothing is tried again meanwhile.
+	for n := range maxGated {
+		p.retryLater(podNamed(fmt.Sprint(n)), &notSyncedError{resource: "example.com/v1/widgets"})
+	}
+	if n := len(p.gate.retries); n != maxGated {
+		t.Fatalf("%d Pods are remembered, want %d", n, maxGated)
+	}
+	pending = false
+	p.retryLater(podNamed("next"), &notSyncedError{resource: "example.com/v1/widgets"})
+	if n := len(p.gate.retries); n != 1 {
+		t.Errorf("%d Pods are remembered, want 1", n)
+	}
+}
+
 // TestCandidatesWatchNoObjects holds that a candidate is not asked about events.
 func TestCandidatesWatchNoObjects(t *testing.T) {
 	p := &Plugin{
