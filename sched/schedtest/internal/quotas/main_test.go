@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -80,6 +81,20 @@ func TestSiblingsAreActivated(t *testing.T) {
 		}
 		if diff := cmp.Diff([]sched.PodName{{Namespace: "default", Name: "a"}, {Namespace: "default", Name: "b"}}, p.Activated()); diff != "" {
 			t.Errorf("activated (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestPodsAreListedBesideTheirOlderVersion holds that the Pod of a call stays as it is when the plugin
+// lists the Pods, of which one is a newer version of it.
+func TestPodsAreListedBesideTheirOlderVersion(t *testing.T) {
+	const pod = `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: default, uid: web, annotations: {beside: %s}}}`
+	schedtest.Each(t, plugin{}, func(t *testing.T, p *schedtest.Plugin) {
+		p = p.In(t, kind+"---\n"+fmt.Sprintf(pod, "newer"))
+		for range 2 {
+			if got, want := p.Begin(t, fmt.Sprintf(pod, "older")).Status.String(), "Unschedulable: newer, older"; got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
 		}
 	})
 }
