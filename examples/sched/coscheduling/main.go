@@ -253,6 +253,9 @@ func (c *coscheduling) PreFilter(_ sched.CycleState, pod core.Pod, nodes sched.N
 	if !ok {
 		return nil, nil
 	}
+	if state.Delete(g.member(pod.Metadata().UID())) {
+		state.Keep() // Its Unreserve has failed.
+	}
 	return nil, c.examine(g, nodes)
 }
 
@@ -340,13 +343,12 @@ func (c *coscheduling) PostFilter(_ sched.CycleState, pod core.Pod, _ sched.Node
 		return nil, sched.Unschedulable()
 	}
 	state.Keep()
-	m := pod.Metadata()
+	name, uid := pod.Metadata().Name(), pod.Metadata().UID()
 	if b, ok := g.backsOff(); ok {
-		list := g.members()
-		if !slices.ContainsFunc(list, func(one member) bool { return one.uid == b.by && one.uid != m.UID() && !one.placed() }) {
-			b.by = m.UID()
+		if b.by == uid || !slices.ContainsFunc(g.members(), func(m member) bool { return m.uid == b.by && !m.placed() }) {
+			b.by = uid
 			put(g.backoff(), b.bytes())
-			sched.Activate(sched.PodName{Namespace: m.Namespace(), Name: m.Name()})
+			sched.Activate(sched.PodName{Namespace: g.namespace, Name: name})
 		}
 		return nil, sched.Unschedulable()
 	}
@@ -355,8 +357,8 @@ func (c *coscheduling) PostFilter(_ sched.CycleState, pod core.Pod, _ sched.Node
 	if gap <= 0 || int64(gap)*100 <= c.PodGroupRejectPercentage*int64(least) {
 		return nil, sched.Unschedulable()
 	}
-	c.fail(g, list, least, "Pod "+m.Name()+" of PodGroup "+g.String()+" fits on no node")
-	return nil, sched.Unschedulable("PodGroup ", g.String(), " is rejected since Pod ", m.Name(), " fits on no node")
+	c.fail(g, list, least, "Pod "+name+" of PodGroup "+g.String()+" fits on no node")
+	return nil, sched.Unschedulable("PodGroup ", g.String(), " is rejected since Pod ", name, " fits on no node")
 }
 
 // fail rejects the Pods of a group that wait, and has the group back off if it was complete.
@@ -414,6 +416,7 @@ func (c *coscheduling) Reserve(_ sched.CycleState, pod core.Pod, _ string) *sche
 // cannot be bound.
 func (c *coscheduling) Unreserve(_ sched.CycleState, pod core.Pod, _ string) {
 	g, ok := of(pod)
+	name := pod.Metadata().Name()
 	if !ok || !state.Delete(g.member(pod.Metadata().UID())) {
 		return
 	}
@@ -425,7 +428,7 @@ func (c *coscheduling) Unreserve(_ sched.CycleState, pod core.Pod, _ string) {
 		return
 	}
 	if list, least := g.members(), int(pg.Spec().MinMember()); list.count(member.placed) < least {
-		c.fail(g, list, least, "Pod "+pod.Metadata().Name()+" of PodGroup "+g.String()+" has lost its node")
+		c.fail(g, list, least, "Pod "+name+" of PodGroup "+g.String()+" has lost its node")
 	}
 }
 
