@@ -248,7 +248,7 @@ func (c *coscheduling) place(q sched.QueuedPodInfo) (int64, string) {
 
 // PreFilter refuses the Pods of groups that do not exist, that back off, that have too few Pods, and
 // that do not fit the cluster.
-func (c *coscheduling) PreFilter(_ sched.CycleState, pod core.Pod, nodes sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
+func (c *coscheduling) PreFilter(cycle sched.CycleState, pod core.Pod, nodes sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
 	g, ok := of(pod)
 	if !ok {
 		return nil, nil
@@ -256,16 +256,26 @@ func (c *coscheduling) PreFilter(_ sched.CycleState, pod core.Pod, nodes sched.N
 	if state.Delete(g.member(pod.Metadata().UID())) {
 		state.Keep() // Its Unreserve has failed.
 	}
+	if _, ok := g.backsOff(); ok {
+		cycle.Write(tooEarlyKey, tooEarly{})
+		return nil, sched.UnschedulableAndUnresolvable("PodGroup ", g.String(), " failed recently")
+	}
 	return nil, c.examine(g, nodes)
 }
+
+// tooEarlyKey is the key of a tooEarly in the state of a cycle.
+const tooEarlyKey = "tooEarly"
+
+// tooEarly marks the cycle of a Pod whose group backed off: it may do so no longer in PostFilter.
+type tooEarly struct{}
+
+// Clone implements sched.StateData.
+func (t tooEarly) Clone() sched.StateData { return t }
 
 func (c *coscheduling) examine(g group, nodes sched.NodeInfos) *sched.Status {
 	pg, ok := g.object()
 	if !ok {
 		return sched.UnschedulableAndUnresolvable("there is no PodGroup ", g.String())
-	}
-	if _, ok := g.backsOff(); ok {
-		return sched.UnschedulableAndUnresolvable("PodGroup ", g.String(), " failed recently")
 	}
 	list, least := g.members(), int(pg.Spec().MinMember())
 	if len(list) < least {
@@ -333,7 +343,7 @@ func freeOf(node sched.NodeInfo, name string) resource.Quantity {
 
 // PostFilter has a group fail of which a Pod fits on no node. One of a group that backs off is tried
 // again until it does no longer: an event may have come meanwhile.
-func (c *coscheduling) PostFilter(_ sched.CycleState, pod core.Pod, _ sched.NodeToStatus) (*sched.PostFilterResult, *sched.Status) {
+func (c *coscheduling) PostFilter(cycle sched.CycleState, pod core.Pod, _ sched.NodeToStatus) (*sched.PostFilterResult, *sched.Status) {
 	g, ok := of(pod)
 	if !ok {
 		return nil, sched.Unschedulable()
@@ -344,7 +354,8 @@ func (c *coscheduling) PostFilter(_ sched.CycleState, pod core.Pod, _ sched.Node
 	}
 	state.Keep()
 	name, uid := pod.Metadata().Name(), pod.Metadata().UID()
-	if b, ok := g.backsOff(); ok {
+	if _, ok := cycle.Read(tooEarlyKey); ok {
+		b, _ := g.backsOff()
 		if b.by == uid || !slices.ContainsFunc(g.members(), func(m member) bool { return m.uid == b.by && !m.placed() }) {
 			b.by = uid
 			put(g.backoff(), b.bytes())
