@@ -2,12 +2,14 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/sched"
+	"github.com/kubewasm/kubewasm/guest/state"
 	"github.com/kubewasm/kubewasm/sched/schedtest"
 )
 
@@ -96,5 +98,28 @@ func TestPodsAreListedBesideTheirOlderVersion(t *testing.T) {
 				t.Errorf("got %s, want %s", got, want)
 			}
 		}
+	})
+}
+
+// sorting is a plugin that uses the shared state where a host has none.
+type sorting struct{ plugin }
+
+func (sorting) Less(a, _ sched.QueuedPodInfo) bool {
+	_, ok := state.Get(a.Pod.Metadata().Name())
+	return ok
+}
+
+// TestFunctionsWithoutState holds that a native test does not pass where a host ends the call.
+func TestFunctionsWithoutState(t *testing.T) {
+	schedtest.Each(t, sorting{}, func(t *testing.T, p *schedtest.Plugin) {
+		if !strings.HasSuffix(t.Name(), "/native") {
+			t.Skip("the guest does not sort")
+		}
+		defer func() {
+			if got, want := recover(), "this function has no state that all instances share"; got != want {
+				t.Errorf("got %v, want %s", got, want)
+			}
+		}()
+		p.Less(t, member, other)
 	})
 }
