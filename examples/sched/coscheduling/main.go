@@ -187,27 +187,40 @@ func (c *coscheduling) PreEnqueue(pod core.Pod) *sched.Status {
 	return nil
 }
 
-// put writes an entry. If the state is full, it first drops what nobody needs.
+// put writes an entry. If the state is full, it first drops the entries that are not needed.
 func put(key string, value []byte) bool {
 	if state.Put(key, value) {
 		return true
 	}
-	for e := range state.All("") {
-		kind, rest, _ := strings.Cut(e.Key, "/")
-		parts := strings.Split(rest, "/")
-		if kind == "member" && len(parts) == 3 {
-			(group{parts[0], parts[1]}).forget(parts[2])
-		} else if len(parts) == 2 && sched.GetObject(podGroups, parts[0], parts[1]) == nil {
-			state.Delete(e.Key)
-		}
-	}
+	sweep()
 	return state.Put(key, value)
 }
 
-// forget drops the entry of a member that is gone, or has a node for all to see.
-func (g group) forget(uid string) {
-	if !slices.ContainsFunc(g.members(), func(m member) bool { return m.uid == uid && !m.bound }) {
-		state.Delete(g.member(uid))
+// sweep drops the entries of Pods that are gone or have a node for all to see, and of backoffs that
+// have ended.
+func sweep() {
+	var last group
+	var needed []string
+	for e := range state.All("") {
+		parts := strings.Split(e.Key, "/")
+		g := group{parts[1], parts[2]}
+		if parts[0] == "backoff" {
+			if _, ok := g.backsOff(); !ok {
+				state.Delete(e.Key)
+			}
+			continue
+		}
+		if g != last {
+			last, needed = g, nil
+			for _, m := range g.members() {
+				if m.reserved && !m.bound {
+					needed = append(needed, m.uid)
+				}
+			}
+		}
+		if !slices.Contains(needed, parts[3]) {
+			state.Delete(e.Key)
+		}
 	}
 }
 

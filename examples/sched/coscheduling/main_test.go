@@ -263,6 +263,24 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
+// TestFullState has more Pods come and go than the state has entries.
+func TestFullState(t *testing.T) {
+	schedtest.Each(t, newPlugin(), func(t *testing.T, p *schedtest.Plugin) {
+		p = p.In(t, in(append(three("a"), podGroup("a", 0, "minMember: 3"))...))
+		for _, name := range []string{"a1", "a2"} {
+			_, got := seat(t, p, name, "")
+			equal(t, name, got, "Wait 1m0s")
+		}
+		for i := range 10_000 {
+			if s := p.Begin(t, pod(fmt.Sprint("gone", i), "")).Reserve(t, "n1"); !s.IsSuccess() {
+				t.Fatal(s)
+			}
+		}
+		_, got := seat(t, p, "a3", "")
+		equal(t, "a3", got, "Success")
+	})
+}
+
 // TestLess compares Pods of which the first came a second before the other. The names of the rows are
 // those of TestLess of scheduler-plugins (pkg/coscheduling/coscheduling_test.go, Apache License 2.0),
 // where it has the same.
