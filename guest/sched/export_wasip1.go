@@ -74,6 +74,15 @@ func otherPod(ref uint64) core.Pod {
 	return e.view
 }
 
+// besidePod is otherPod for a Pod that may be another version of the Pod of the call, whose view stays
+// valid.
+func besidePod(ref uint64) core.Pod {
+	if ref != last.podRef && last.podRef != 0 && abi.Ref(ref).Slot() == abi.Ref(last.podRef).Slot() {
+		return core.Pod(view.FromRefByParts(view.View{}, abi.Ref(ref), &core.TypeOfPod))
+	}
+	return otherPod(ref)
+}
+
 // nodeOf returns the node of a ref. The slot is that of the ref: with less to do the
 // compiler puts it in place of its calls.
 func nodeOf(ref uint64, slot uint32) NodeInfo {

@@ -196,7 +196,7 @@ func importNodePods(ref uint64, buf unsafe.Pointer, limit uint32) uint32
 // appendPods appends the Pods of a node.
 func appendPods(list []core.Pod, ref abi.Ref) []core.Pod {
 	for _, pod := range refs(buffer.Fill(func(b []byte) uint32 { return importNodePods(uint64(ref), at(b), uint32(len(b))) })) {
-		list = append(list, otherPod(pod))
+		list = append(list, besidePod(pod))
 	}
 	return list
 }
@@ -233,7 +233,7 @@ func (s PodSelector) list(yield func(core.Pod) bool) {
 		return importListPods(terminating, text(s.question), uint32(len(s.question)), at(b), uint32(len(b)))
 	})
 	for _, ref := range append([]uint64(nil), refs(answer)...) { // A view may use the buffer.
-		if !yield(otherPod(ref)) {
+		if !yield(besidePod(ref)) {
 			return
 		}
 	}

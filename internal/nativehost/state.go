@@ -12,6 +12,8 @@ type State struct {
 	shared *statemap.Map
 	tx     statemap.Tx
 	keep   bool
+	// refused is set if the function of the call has no state.
+	refused bool
 }
 
 // NewState returns an empty state with the default limits of a host.
@@ -27,7 +29,7 @@ var (
 // UseState waits for that.
 func UseState(s *State) (done func(keeps, refuses bool)) {
 	stateMu.Lock()
-	state, s.keep = s, false
+	state, s.keep, s.refused = s, false, false
 	return func(keeps, refuses bool) {
 		state = nil
 		if s.tx.Open() {
@@ -44,9 +46,20 @@ func UseState(s *State) (done func(keeps, refuses bool)) {
 // CurrentState returns the state, nil if there is none, which is empty and has no effect.
 func CurrentState() *State { return state }
 
+// Refuse has the call panic if it uses the state, as a host ends calls of functions that have none.
+func (s *State) Refuse() { s.refused = true }
+
+// check panics if the function of the call has no state.
+func (s *State) check() {
+	if s.refused {
+		panic("this function has no state that all instances share")
+	}
+}
+
 // use returns the transaction of the call. It panics as a host ends a call with a key that no entry
 // can have.
 func (s *State) use(key string) *statemap.Tx {
+	s.check()
 	if err := statemap.CheckKey(len(key)); err != nil {
 		panic(err)
 	}
@@ -102,6 +115,7 @@ func (s *State) List(prefix, after string) []byte {
 // Keep is keep.
 func (s *State) Keep() {
 	if s != nil {
+		s.check()
 		s.keep = true
 	}
 }

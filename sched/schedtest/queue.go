@@ -32,6 +32,7 @@ func (s *Plugin) Less(t testing.TB, first, second string) bool {
 		return r.having(t, "Less", abi.QueueSort).Less(a, b)
 	}
 	p := harness.As[sched.QueueSortPlugin](t, r.native.Plugin, "Less")
+	r.world.state.Refuse()
 	x, y := queuedView(t, a), queuedView(t, b)
 	// Equal Pods are in the order in which they came.
 	return p.Less(x, y) || !p.Less(y, x)
@@ -51,6 +52,7 @@ func (s *Plugin) EventsToRegister(t testing.TB) []sched.ClusterEvent {
 	defer r.enter(true)()
 	var events []sched.ClusterEvent
 	if r.native != nil {
+		r.world.state.Refuse()
 		for _, e := range r.nativeEvents(t) {
 			events = append(events, named(e.Event))
 		}
@@ -246,6 +248,7 @@ func (s *Plugin) SignPod(t testing.TB, manifest string) ([]sched.SignFragment, *
 		return string(b)
 	}
 	if r.native != nil {
+		r.world.state.Refuse()
 		list, status := harness.As[sched.SignPlugin](t, r.native.Plugin, "SignPod").SignPod(Pod(t, manifest))
 		for i := range list {
 			list[i].Value = compact(stdjson.RawMessage(list[i].Value))

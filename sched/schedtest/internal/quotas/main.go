@@ -37,6 +37,9 @@ func read(b []byte) (q quota, err error) {
 
 func (plugin) PreFilter(_ sched.CycleState, pod core.Pod, _ sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
 	annotations := pod.Metadata().Annotations()
+	if annotations.Has("beside") {
+		return nil, beside(pod)
+	}
 	if name := annotations.Get("without"); name != "" && sched.GetObject(quotas, pod.Metadata().Namespace(), name) != nil {
 		return nil, sched.Unschedulable("there is the Quota ", name)
 	}
@@ -55,6 +58,19 @@ func (plugin) PreFilter(_ sched.CycleState, pod core.Pod, _ sched.NodeInfos) (*s
 		return nil, sched.Unschedulable("the Quota ", name, " is closed")
 	}
 	return nil, nil
+}
+
+// beside reports what the Pods of the cluster have in an annotation, and then the Pod itself.
+func beside(pod core.Pod) *sched.Status {
+	all, err := meta.NewSelector()
+	if err != nil {
+		return sched.AsStatus(err)
+	}
+	var found []string
+	for other := range sched.NewPodSelector("", all).List() {
+		found = append(found, other.Metadata().Annotations().Get("beside"))
+	}
+	return sched.Unschedulable(strings.Join(append(found, pod.Metadata().Annotations().Get("beside")), ", "))
 }
 
 // activate wakes the Pods that an annotation names, with a comma between each two.

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/sched"
+	"github.com/kubewasm/kubewasm/guest/state"
 	"github.com/kubewasm/kubewasm/sched/schedtest"
 )
 
@@ -81,5 +84,42 @@ func TestSiblingsAreActivated(t *testing.T) {
 		if diff := cmp.Diff([]sched.PodName{{Namespace: "default", Name: "a"}, {Namespace: "default", Name: "b"}}, p.Activated()); diff != "" {
 			t.Errorf("activated (-want +got):\n%s", diff)
 		}
+	})
+}
+
+// TestPodsAreListedBesideTheirOlderVersion holds that the Pod of a call stays as it is when the plugin
+// lists the Pods, of which one is a newer version of it.
+func TestPodsAreListedBesideTheirOlderVersion(t *testing.T) {
+	const pod = `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: default, uid: web, annotations: {beside: %s}}}`
+	schedtest.Each(t, plugin{}, func(t *testing.T, p *schedtest.Plugin) {
+		p = p.In(t, kind+"---\n"+fmt.Sprintf(pod, "newer"))
+		for range 2 {
+			if got, want := p.Begin(t, fmt.Sprintf(pod, "older")).Status.String(), "Unschedulable: newer, older"; got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		}
+	})
+}
+
+// sorting is a plugin that uses the shared state where a host has none.
+type sorting struct{ plugin }
+
+func (sorting) Less(a, _ sched.QueuedPodInfo) bool {
+	_, ok := state.Get(a.Pod.Metadata().Name())
+	return ok
+}
+
+// TestFunctionsWithoutState holds that a native test does not pass where a host ends the call.
+func TestFunctionsWithoutState(t *testing.T) {
+	schedtest.Each(t, sorting{}, func(t *testing.T, p *schedtest.Plugin) {
+		if !strings.HasSuffix(t.Name(), "/native") {
+			t.Skip("the guest does not sort")
+		}
+		defer func() {
+			if got, want := recover(), "this function has no state that all instances share"; got != want {
+				t.Errorf("got %v, want %s", got, want)
+			}
+		}()
+		p.Less(t, member, other)
 	})
 }

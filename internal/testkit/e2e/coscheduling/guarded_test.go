@@ -1,0 +1,3 @@
+package coscheduling
+
+import _ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
