@@ -189,15 +189,34 @@ func (i *Instance) run(ctx context.Context, fn *api.Function, name string, kind 
 		return i.runOnce(ctx, fn, name, kind, n, results)
 	}
 	i.shared.args, i.shared.attempt, i.shared.spent = i.stack, 0, 0
-	for {
-		result, err := i.runOnce(ctx, fn, name, kind, n, results)
-		if err != nil || !i.shared.conflict {
-			return result, err
+	result, err := i.runOnce(ctx, fn, name, kind, n, results)
+	if err != nil || !i.shared.conflict {
+		return result, err
+	}
+	return i.repeat(ctx, fn, name, kind, n, results)
+}
+
+// repeat runs a call that conflicts with others about the state until it does not.
+func (i *Instance) repeat(ctx context.Context, fn *api.Function, name string, kind recording.CallKind, n int, results []abi.ValueType) (uint64, error) {
+	s, state := i.shared, i.version.shared
+	defer func() {
+		if s.turn {
+			s.turn = false
+			state.leave()
 		}
+	}()
+	for {
 		if again := i.plugin.adapter.Again; again != nil {
 			again(i)
 		}
-		i.stack = i.shared.args
+		if s.attempt >= turnAfter && !s.turn {
+			s.turn = state.enter(ctx, min(turnWait, i.version.limits.Timeout))
+		}
+		i.stack = s.args
+		result, err := i.runOnce(ctx, fn, name, kind, n, results)
+		if err != nil || !s.conflict {
+			return result, err
+		}
 	}
 }
 

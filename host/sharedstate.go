@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"iter"
@@ -24,7 +25,27 @@ type sharedState struct {
 	*statemap.Map
 	// form is that of the metadata of the version that made it, empty for none.
 	form string
+	// turn has an element while a call is repeated that others have often forestalled. Transactions do
+	// not begin meanwhile, as long as they can wait: of many calls that write what they all read, one
+	// at a time succeeds, and some would never do.
+	turn chan struct{}
 }
+
+// enter takes the turn within a time, and reports whether it has.
+func (s *sharedState) enter(ctx context.Context, within time.Duration) bool {
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case s.turn <- struct{}{}:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// leave ends the turn.
+func (s *sharedState) leave() { <-s.turn }
 
 // sharing is the part of an instance that uses the shared state.
 type sharing struct {
@@ -47,11 +68,22 @@ type sharing struct {
 	spent    int64
 	began    time.Time
 	conflict bool
-	buffer   []byte
+	// turn is set while the call has the turn of the state.
+	turn   bool
+	buffer []byte
 }
 
 // maxAttempts is the number of times that a call is repeated since others changed the state.
 const maxAttempts = 15
+
+// A call takes the turn after turnAfter repetitions, and waits for it up to turnWait. A transaction that
+// begins waits up to beginWait for the turn to end: a function that runs others, on other instances,
+// may have it.
+const (
+	turnAfter = 2
+	turnWait  = time.Second
+	beginWait = 100 * time.Millisecond
+)
 
 // The prices of work on the state in fuel, two units for about a nanosecond: of a write with its
 // commit, and of an entry of a list.
@@ -143,6 +175,9 @@ func (i *Instance) transaction() *statemap.Tx {
 		first := s.first
 		if s.trial && first == nil {
 			first = &statemap.Record{}
+		}
+		if shared := i.version.shared; !s.turn && len(shared.turn) != 0 && shared.enter(i.Context(), min(beginWait, i.version.limits.Timeout/4)) {
+			shared.leave()
 		}
 		s.tx.Begin(i.version.shared.Map, first)
 	}
@@ -262,7 +297,7 @@ func (v *version) share(old *version) {
 }
 
 func (v *version) newShared() *sharedState {
-	return &sharedState{statemap.New(v.limits.StateEntries, v.limits.StateBytes), v.stateForm()}
+	return &sharedState{statemap.New(v.limits.StateEntries, v.limits.StateBytes), v.stateForm(), make(chan struct{}, 1)}
 }
 
 // dropShared logs that the version that replaces old begins with an empty state.

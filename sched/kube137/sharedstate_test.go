@@ -382,6 +382,45 @@ func TestSharedStateConflicts(t *testing.T) {
 	}
 }
 
+// TestSharedStateUnderContention has many calls write what they all read: each of them counts.
+func TestSharedStateUnderContention(t *testing.T) {
+	const instances, calls = 16, 100
+	var lines atomic.Int32
+	lines.Store(1) // None is the first.
+	log := slog.New(yielder{meddler{slog.NewTextHandler(io.Discard, nil), &lines, nil}})
+	q := newQuotas(t, fmt.Sprintf(`, "limits": {"instances": %d}`, instances), sched.WithLogger(log))
+	var all sync.WaitGroup
+	for n := range instances {
+		all.Go(func() {
+			pod := tenantPod(n, n, "")
+			pod.Annotations["contend"] = "true"
+			for range calls {
+				if _, status := q.p.(fwk.PreFilterPlugin).PreFilter(t.Context(), kube137test.NewCycleState(), pod, nil); !status.IsSuccess() {
+					t.Error(text(status))
+				}
+			}
+		})
+	}
+	all.Wait()
+	for key, value := range q.p.Guest().SharedState() {
+		if len(value) != instances*calls {
+			t.Errorf("%s counts %d calls, want %d", key, len(value), instances*calls)
+		}
+	}
+	t.Logf("%d calls with their repetitions", lines.Load()-1)
+}
+
+// yielder lets other calls run at each line.
+type yielder struct{ meddler }
+
+func (y yielder) Handle(ctx context.Context, r slog.Record) error {
+	runtime.Gosched()
+	return y.meddler.Handle(ctx, r)
+}
+
+func (y yielder) WithAttrs([]slog.Attr) slog.Handler { return y }
+func (y yielder) WithGroup(string) slog.Handler      { return y }
+
 // TestARecordingOfSharedStateReplays records calls that use the state at the same time, conflict and
 // trap. A replay answers them from the recording.
 func TestARecordingOfSharedStateReplays(t *testing.T) {

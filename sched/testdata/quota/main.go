@@ -38,6 +38,12 @@ func (quota) PreFilter(_ sched.CycleState, pod core.Pod, _ sched.NodeInfos) (*sc
 	if how := pod.Metadata().Annotations().Get("hostile"); how != "" {
 		return nil, abuse(how)
 	}
+	if pod.Metadata().Annotations().Get("contend") != "" {
+		e, _ := state.Get("contended")
+		log.Info("between")
+		state.Put("contended", append(e.Value, 'x'))
+		return nil, nil
+	}
 	if how := pod.Metadata().Annotations().Get("once"); how != "" {
 		for range 2 {
 			state.Once(func() { state.Put("filled/"+pod.Metadata().UID(), nil) })
