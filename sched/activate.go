@@ -30,6 +30,8 @@ const (
 	maxActivations = 10_000
 	// activateEvery is the least time between two activations of a Pod.
 	activateEvery = time.Second
+	// maxNamespace and maxPodName are the lengths of the longest names that Pods have.
+	maxNamespace, maxPodName = 63, 253
 	// activateTick is the interval at which Pods to activate are checked.
 	activateTick = 10 * time.Millisecond
 )
@@ -38,9 +40,11 @@ const (
 // activation takes, so it comes after the call.
 type activations struct {
 	mu sync.Mutex
-	// wanted are the Pods to activate, with the time, and last those of the last activations.
-	wanted, last map[types.NamespacedName]time.Time
-	running      bool
+	// wanted are the Pods to activate, and last the times of the last activations, of Pods that exist
+	// only: guests choose the names.
+	wanted  map[types.NamespacedName]struct{}
+	last    map[types.NamespacedName]time.Time
+	running bool
 }
 
 // activate is the host function of the same name.
@@ -68,7 +72,9 @@ func (p *Plugin) activate(inst *host.Instance, question string) {
 func (a *activations) add(p *Plugin, parts []string) {
 	var pods []types.NamespacedName
 	for pair := range slices.Chunk(parts, 2) {
-		pods = append(pods, types.NamespacedName{Namespace: pair[0], Name: pair[1]})
+		if len(pair[0]) <= maxNamespace && len(pair[1]) <= maxPodName {
+			pods = append(pods, types.NamespacedName{Namespace: strings.Clone(pair[0]), Name: strings.Clone(pair[1])})
+		}
 	}
 	kit, ok := p.handle.(interface {
 		Activating(pods []types.NamespacedName) bool
@@ -79,22 +85,17 @@ func (a *activations) add(p *Plugin, parts []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.wanted == nil {
-		a.wanted, a.last = map[types.NamespacedName]time.Time{}, map[types.NamespacedName]time.Time{}
+		a.wanted, a.last = map[types.NamespacedName]struct{}{}, map[types.NamespacedName]time.Time{}
 	}
-	now := time.Now()
 	for _, name := range pods {
 		if _, ok := a.wanted[name]; ok {
 			continue
 		}
 		if len(a.wanted) >= maxActivations {
-			p.logger.Warn("too many Pods are activated: some are not", "plugin", p.Name(), "pods", len(a.wanted))
+			p.callLogger.Warn("too many Pods are activated: some are not", "plugin", p.Name(), "pods", len(a.wanted))
 			break
 		}
-		at := now
-		if last, ok := a.last[name]; ok {
-			at = last.Add(activateEvery)
-		}
-		a.wanted[name] = at
+		a.wanted[name] = struct{}{}
 	}
 	if !a.running {
 		a.running = true
@@ -107,13 +108,14 @@ func (a *activations) run(p *Plugin) {
 	ticker := time.NewTicker(activateTick)
 	defer ticker.Stop()
 	for {
+		now := time.Now()
 		var due []*corev1.Pod
-		names, left := a.due(time.Now())
-		for _, name := range names {
+		for _, name := range a.due(now) {
 			if pod := p.handle.Pending(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}); pod != nil {
 				due = append(due, pod)
 			}
 		}
+		left := a.activated(due, now)
 		if len(due) != 0 {
 			p.handle.Activate(due)
 		}
@@ -128,20 +130,30 @@ func (a *activations) run(p *Plugin) {
 	}
 }
 
-// due takes the Pods that are to be activated now, and reports whether run goes on. It forgets the
+// due takes the Pods that are to be activated now.
+func (a *activations) due(now time.Time) (due []types.NamespacedName) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for name := range a.wanted {
+		if last, ok := a.last[name]; ok && now.Before(last.Add(activateEvery)) {
+			continue
+		}
+		due = append(due, name)
+		delete(a.wanted, name)
+	}
+	slices.SortFunc(due, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+	return due
+}
+
+// activated records the Pods that are activated now, and reports whether run goes on. It forgets the
 // activations that put no more off.
-func (a *activations) due(now time.Time) (due []types.NamespacedName, left bool) {
+func (a *activations) activated(pods []*corev1.Pod, now time.Time) (left bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	maps.DeleteFunc(a.last, func(_ types.NamespacedName, at time.Time) bool { return now.Sub(at) >= activateEvery })
-	for name, at := range a.wanted {
-		if !now.Before(at) {
-			due = append(due, name)
-			delete(a.wanted, name)
-			a.last[name] = now
-		}
+	for _, pod := range pods {
+		a.last[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = now
 	}
-	slices.SortFunc(due, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
 	a.running = len(a.wanted) != 0 || len(a.last) != 0
-	return due, a.running
+	return a.running
 }

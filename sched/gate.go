@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -28,6 +29,8 @@ type gate struct {
 	// retries are the Pods to try again, and retrying is set while a goroutine does.
 	retries  map[types.UID]retry
 	retrying bool
+	// fullAt is the time when there were last too many retries.
+	fullAt time.Time
 }
 
 // retry is a Pod that is tried again at a time, or once the objects of a resource are there if it is
@@ -76,7 +79,13 @@ func (p *Plugin) refused(pod *corev1.Pod, s *Status) {
 func (p *Plugin) retryLater(pod *corev1.Pod, err error) {
 	g := &p.gate
 	if _, known := g.retries[pod.UID]; !known && len(g.retries) >= maxGated {
-		return // It comes with the next event of the plugin.
+		if now := time.Now(); now.Sub(g.fullAt) >= sweepEvery {
+			g.fullAt = now
+			maps.DeleteFunc(g.retries, func(_ types.UID, r retry) bool { return p.handle.Pending(r.pod) == nil })
+		}
+		if len(g.retries) >= maxGated {
+			return // It comes with the next event of the plugin.
+		}
 	}
 	r := retry{pod: pod, at: time.Now().Add(poisonTime)}
 	missing := (*notSyncedError)(nil)

@@ -137,6 +137,9 @@ func (p *Plugin) NormalizePlacementScore(c *Cycle, group schedmsg.PodGroup, scor
 // other calls are released long before.
 const trialWait = 5 * time.Second
 
+// tryPodGroupImport is the host function of tryPodGroup.
+const tryPodGroupImport = "try_pod_group"
+
 // tryPodGroup returns the result of scheduling the group without some Pods.
 func (p *Plugin) tryPodGroup(inst *host.Instance, stack []uint64) {
 	i := during(inst, abi.MaskOf(abi.PodGroupPostFilter))

@@ -140,7 +140,7 @@ func (p *Plugin) imports() []host.Import {
 			return schedmsg.AppendPlacement(b, placement, assignments)
 		}),
 		scheduler("pod_group_pod", []abi.ValueType{i32, i32, i32}, []abi.ValueType{i32}, p.podGroupPod),
-		scheduler("try_pod_group", []abi.ValueType{i32, i32, i32, i32}, []abi.ValueType{i32}, p.tryPodGroup),
+		scheduler(tryPodGroupImport, []abi.ValueType{i32, i32, i32, i32}, []abi.ValueType{i32}, p.tryPodGroup),
 		{
 			Module: abi.KindScheduler.Module(), Name: "result_score",
 			Params: []abi.ValueType{i64},

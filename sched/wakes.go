@@ -31,8 +31,10 @@ type wakes struct {
 	// changes are the latest ones, up to the number seq.
 	changes []change
 	refused map[types.UID]*refusedPod
-	// sweepAt is the number of Pods from which those that are no longer pending are dropped.
+	// sweepAt is the number of Pods from which those that are no longer pending are dropped, and fullAt
+	// the time when there were last too many.
 	sweepAt int
+	fullAt  time.Time
 }
 
 // change is an event about a named resource.
@@ -61,8 +63,10 @@ const (
 	maxChanges = 128
 	// maxRefused is the number of Pods that are remembered. Others come back with other events.
 	maxRefused = 100_000
-	// sweepRefused is the number of Pods from which some are dropped.
+	// sweepRefused is the number of Pods from which some are dropped, and sweepEvery the interval at
+	// which they are when there are maxRefused.
 	sweepRefused = 1_000
+	sweepEvery   = 10 * time.Second
 	// leastBackoff and mostBackoff are the limits of the time for which a Pod stays out of the queue
 	// after a cycle, as in a scheduler that is not configured.
 	leastBackoff = time.Second
@@ -77,7 +81,8 @@ func (r *refusedPod) backoff() time.Time {
 	return r.at.Add(min(leastBackoff<<min(r.cycles-1, 10), mostBackoff))
 }
 
-// watch begins to have Pods tried again, if the guest registers for events about named resources.
+// watch begins to have Pods tried again, if the guest registers for events about named resources. A
+// candidate refuses no Pods.
 func (p *Plugin) watch() error {
 	w := &wakes{signal: make(chan struct{}, 1), refused: map[types.UID]*refusedPod{}}
 	var names []string
@@ -87,7 +92,7 @@ func (p *Plugin) watch() error {
 			names = append(names, e.Object)
 		}
 	}
-	if len(w.events) == 0 || p.monitored || p.handle == nil {
+	if len(w.events) == 0 || p.monitored || p.candidate || p.handle == nil {
 		return nil
 	}
 	p.wakes = w
@@ -188,7 +193,11 @@ func (p *Plugin) refuse(pod *corev1.Pod, since uint64, inCycle bool) {
 	defer w.mu.Unlock()
 	r := w.refused[pod.UID]
 	if r == nil {
-		if len(w.refused) >= max(w.sweepAt, sweepRefused) {
+		now, full := time.Now(), false
+		if len(w.refused) >= maxRefused && now.Sub(w.fullAt) >= sweepEvery {
+			w.fullAt, full = now, true
+		}
+		if full || len(w.refused) >= max(w.sweepAt, sweepRefused) {
 			for uid, r := range w.refused {
 				if p.handle.Pending(r.pod) == nil {
 					delete(w.refused, uid)
@@ -197,6 +206,9 @@ func (p *Plugin) refuse(pod *corev1.Pod, since uint64, inCycle bool) {
 			w.sweepAt = 2 * len(w.refused)
 		}
 		if len(w.refused) >= maxRefused {
+			if !full {
+				return
+			}
 			p.logger.Warn("too many Pods wait for events: some are not tried again before another event, or the scheduler's flush", "plugin", p.Name(), "pods", len(w.refused))
 			return
 		}

@@ -98,10 +98,19 @@ func Once(fill func()) {
 	if filled() {
 		return
 	}
-	if _, ok := Get(onceKey); ok {
-		setFilled()
+	if e, ok := Get(onceKey); ok {
+		if e.Version != own { // Another call has written it, so it counts.
+			setFilled()
+		}
 		return
 	}
 	fill()
-	Put(onceKey, nil)
+	if Put(onceKey, nil) {
+		e, _ := Get(onceKey)
+		own = e.Version
+	}
 }
+
+// own is the version of the entry onceKey that the instance has written last. It does not count if the
+// call that has written it fails.
+var own uint64

@@ -271,7 +271,8 @@ type layoutSource struct{ *source }
 // names.
 func (s layoutSource) Watch(ctx context.Context, changed func()) error {
 	path := s.ref.Layout
-	if l, err := openLayout(path); err == nil && l.entries == nil {
+	// Its content does not tell a directory from an archive: the index may be half written now.
+	if info, err := os.Stat(path); err != nil || info.IsDir() {
 		path = filepath.Join(path, "index.json")
 	}
 	return host.File(path).(host.Watcher).Watch(ctx, changed)

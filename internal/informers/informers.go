@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -23,7 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -110,9 +111,25 @@ type failure struct {
 type item[O lookup.Object] struct {
 	metav1.PartialObjectMetadata
 	kept O
-	// size is that of its JSON, and missing is set if that is not kept.
-	size    int64
+	// size is that of its JSON, nil if that is not kept.
+	size    *size
 	missing bool
+}
+
+// size is a number of bytes that a sum contains until they are forgotten: by the event after which
+// the object is no longer kept, or with the object itself. Not each object has an event: the list at
+// the beginning of a watch is dropped if the watch breaks.
+type size struct {
+	bytes     int64
+	in        *atomic.Int64
+	forgotten atomic.Bool
+}
+
+// forget removes the bytes from the sum, once. s may be nil.
+func (s *size) forget() {
+	if s != nil && !s.forgotten.Swap(true) {
+		s.in.Add(-s.bytes)
+	}
 }
 
 // keep converts an object to the form that is kept.
@@ -120,6 +137,9 @@ func (r *Resource[O]) keep(from any) (any, error) {
 	u, ok := from.(*unstructured.Unstructured)
 	if !ok {
 		return from, nil
+	}
+	if known := r.known(u); known != nil {
+		return known, nil
 	}
 	u.SetManagedFields(nil)
 	i := &item[O]{}
@@ -133,10 +153,26 @@ func (r *Resource[O]) keep(from any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	i.size = int64(len(raw))
-	r.size.Add(i.size)
+	if r.cache.cfg.Limit > 0 {
+		i.size = &size{bytes: int64(len(raw)), in: &r.size}
+		r.size.Add(i.size.bytes)
+		runtime.AddCleanup(i, (*size).forget, i.size)
+	}
 	i.kept = r.cache.cfg.Keep(u, raw)
 	return i, nil
+}
+
+// known returns the item of the version of an object that is kept already, nil if there is none: a
+// resource that is listed again does not count twice for the limit meanwhile.
+func (r *Resource[O]) known(u *unstructured.Unstructured) *item[O] {
+	if r.informer == nil || u.GetUID() == "" || u.GetResourceVersion() == "" {
+		return nil
+	}
+	found, _, err := r.informer.GetIndexer().GetByKey(cache.MetaObjectToName(u).String())
+	if i, ok := found.(*item[O]); ok && err == nil && !i.missing && i.UID == u.GetUID() && i.ResourceVersion == u.GetResourceVersion() {
+		return i
+	}
+	return nil
 }
 
 // heard records the answer of the API server to a list or a watch.
@@ -223,7 +259,7 @@ func (c *Cache[O]) Use(s Scope) (*Resource[O], error) {
 func (r *Resource[O]) listWatch() cache.ListerWatcher {
 	client := r.cache.cfg.Client.Resource(r.scope.Resource).Namespace(r.scope.Namespace)
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (kruntime.Object, error) {
 			list, err := client.List(ctx, o)
 			if ctx.Err() == nil {
 				r.heard(err)
@@ -288,12 +324,15 @@ func (r *Resource[O]) count(before, after *item[O]) {
 	of := cmp.Or(after, before)
 	name := types.NamespacedName{Namespace: of.Namespace, Name: of.Name}
 	forget := func(i *item[O]) {
-		r.size.Add(-i.size)
+		i.size.forget()
 		if i.missing && r.items[name] == i {
 			r.missing.Add(-1)
 		}
 	}
 	last := r.items[name]
+	if last != nil && last == after {
+		return // It was listed again.
+	}
 	if last != nil {
 		forget(last)
 	}

@@ -3,6 +3,7 @@ package informers_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -158,5 +160,48 @@ func TestLimit(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"shop/25@2", "shop/26@2", "shop/27@2", "shop/28@2", "shop/29@2"}, got); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+}
+
+// TestLimitOfObjectsThatAreListedAgain holds that the objects of a resource that is listed again do
+// not count twice.
+func TestLimitOfObjectsThatAreListedAgain(t *testing.T) {
+	var list []runtime.Object
+	for i := range 8 {
+		o := widget("shop", fmt.Sprint(i), "1", 100<<10)
+		o.SetUID(types.UID(fmt.Sprint(i)))
+		list = append(list, o)
+	}
+	c, watching := client(list...)
+	broken := watch.NewRaceFreeFake()
+	broken.Error(&metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired})
+	first := true
+	c.PrependWatchReactor("*", func(clienttesting.Action) (bool, watch.Interface, error) {
+		handled := first
+		first = false
+		return handled, broken, nil
+	})
+	r, err := informers.New(t.Context(), informers.Config[*objects.Kept]{Client: c, Keep: objects.Keep, Limit: 1 << 20}).Use(informers.Scope{Resource: widgets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Leave()
+	changed := make(chan string, 100)
+	defer r.Watch(func(_, after *objects.Kept) { changed <- describe(after) })()
+	<-watching
+	if _, err := c.Resource(widgets).Namespace("shop").Update(t.Context(), widget("shop", "7", "2", 0), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for <-changed != "shop/7@2" {
+	}
+	if _, err := r.Snapshot(); err != nil {
+		t.Error(err)
+	}
+	if err := r.List("", labels.Everything(), func(o *objects.Kept) {
+		if len(o.JSON) == 0 {
+			t.Errorf("%s has no JSON", describe(o))
+		}
+	}); err != nil {
+		t.Error(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -66,6 +67,7 @@ func ListerOf(config *rest.Config, resource schema.GroupVersionResource, namespa
 	if namespaces == nil {
 		namespaces = []string{""}
 	}
+	namespaces = slices.Compact(slices.Sorted(slices.Values(namespaces))) // No object is there twice.
 	l := &Lister{resource: resource.GroupResource()}
 	for _, namespace := range namespaces {
 		r, err := c.Use(Scope{resource, namespace})

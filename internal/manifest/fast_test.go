@@ -75,10 +75,20 @@ func TestPlainYAML(t *testing.T) {
 		"a:\n    b: http://c:80/d\n":                                    `{"a":{"b":"http://c:80/d"}}`,
 		// The reader of YAML is to say what these are.
 		"a: 1\na: 2": "", "a: 'x\n  y'": "", "a: b\n  c\n": "", "a: |\n  b\n": "", "a: y": "", "on: 1": "", "a: 1.5": "", "a: 012": "", "a: 1:30": "", "a: 2026-01-01": "",
-		"a: b # c": "", "a: b: c": "", "a: *b": "", "a: {b: c}": "", "a: \"\\n\"": "", "a: é": "", "a:\tb": "", "- a": "", "a:\n   b: 1\n  c: 2": "", "a: b ": "", "": "", "a: 1\n---\nb: 2": "", "a: 12345678901234567890": "", "a:\n- - b": "", "a: \"": "", "a: '": "", "a: \"b\" c": "",
+		"a: b # c": "", "a: b: c": "", "a: *b": "", "a: {b: c}": "", "a: \"\\n\"": "", "a: é": "", "a:\tb": "", "- a": "", "a:\n   b: 1\n  c: 2": "", "a: b ": "", "": "", "a: 1\n---\nb: 2": "", "a: 12345678901234567890": "", "a:\n- - b": "", "---\n---\na: 1": "", "---\n# c\n\n---\na: 1": "", "a: \"": "", "a: '": "", "a: \"b\" c": "",
 	} {
 		if got := string(plainYAML([]byte(document))); got != want {
 			t.Errorf("%q is %q, want %q", document, got, want)
+		}
+	}
+}
+
+// TestNothingIsLeftOutAfterAnEmptyDocument holds that a mapping after an empty document is a mistake,
+// whether it is plain or not.
+func TestNothingIsLeftOutAfterAnEmptyDocument(t *testing.T) {
+	for _, document := range []string{"---\n---\na: 1\n", "---\n# c\n--- \na: 1.5\n", "---\n\n---\na: [1]\n"} {
+		if got, err := JSON([]byte(document)); err == nil {
+			t.Errorf("%q is %s, want an error", document, got)
 		}
 	}
 }

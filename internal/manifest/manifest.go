@@ -234,13 +234,15 @@ func oneMapping(document []byte) bool {
 	if bytes.Count(document, []byte("\r")) != bytes.Count(document, []byte("\r\n")) || bytes.ContainsAny(document, "\u0085\u2028\u2029") {
 		return false // YAML has lines that end with these alone.
 	}
-	begun := false
+	begun, marked := false, false
 	for line := range bytes.Lines(document) {
 		marker := bytes.HasPrefix(line, []byte("---")) || bytes.HasPrefix(line, []byte("..."))
 		switch {
 		case begun && marker:
 			return false
-		case begun, len(bytes.TrimSpace(line)) == 0, line[0] == '#', string(bytes.TrimSpace(line)) == "---":
+		case begun, len(bytes.TrimSpace(line)) == 0, line[0] == '#':
+		case !marked && string(bytes.TrimSpace(line)) == "---":
+			marked = true
 		default:
 			if _, _, begun = plainKey(string(bytes.TrimRight(line, "\r\n"))); !begun {
 				return false

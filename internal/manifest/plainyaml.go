@@ -11,11 +11,15 @@ import (
 // six times as long for these. FuzzShortcuts compares both.
 func plainYAML(document []byte) []byte {
 	p := plainParser{out: make([]byte, 0, len(document))}
+	marked := false
 	for text := range bytes.Lines(document) {
 		text = bytes.TrimSuffix(text, []byte("\n"))
 		line := bytes.TrimLeft(text, " ")
 		switch {
-		case len(line) == 0 || line[0] == '#' && printable(line), len(p.lines) == 0 && string(text) == "---":
+		case len(line) == 0 || line[0] == '#' && printable(line):
+			continue
+		case len(p.lines) == 0 && !marked && string(text) == "---":
+			marked = true
 			continue
 		case line[len(line)-1] == ' ' || !printable(line):
 			return nil

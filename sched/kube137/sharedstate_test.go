@@ -35,7 +35,7 @@ type quotas struct {
 	t      *testing.T
 	p      kube137.Plugin
 	module string
-	events *events.FakeRecorder
+	handle *kube137test.Handle
 }
 
 func newQuotas(t *testing.T, args string, opts ...sched.Option) *quotas {
@@ -44,13 +44,13 @@ func newQuotas(t *testing.T, args string, opts ...sched.Option) *quotas {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorder := events.NewFakeRecorder(100)
-	raw := fmt.Sprintf(`{"module": {"file": %q}, "grants": ["state", "events"]%s}`, file, args)
-	p, err := kube137.New("quota", shared, opts...)(t.Context(), &kruntime.Unknown{Raw: []byte(raw)}, &kube137test.Handle{Recorder: recorder})
+	handle := &kube137test.Handle{Recorder: events.NewFakeRecorder(100)}
+	raw := fmt.Sprintf(`{"module": {"file": %q}, "grants": ["state", "events", "waiting-pods"]%s}`, file, args)
+	p, err := kube137.New("quota", shared, opts...)(t.Context(), &kruntime.Unknown{Raw: []byte(raw)}, handle)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &quotas{t, p.(kube137.Plugin), file, recorder}
+	return &quotas{t, p.(kube137.Plugin), file, handle}
 }
 
 func tenantPod(n, tenant int, trap string) *corev1.Pod {
@@ -204,6 +204,26 @@ func TestSharedStateAndCodes(t *testing.T) {
 	}
 }
 
+// TestSharedStateIsFilledOnce holds that a guest fills a new state until a call that does so counts, and
+// no longer, also if it asks several times in a call.
+func TestSharedStateIsFilledOnce(t *testing.T) {
+	q := newQuotas(t, `, "limits": {"instances": 1}`)
+	for n, how := range []string{"refused", "refused", "yes", "refused", "yes"} {
+		pod := tenantPod(n, 1, "")
+		pod.Annotations["once"] = how
+		if _, status := q.p.(fwk.PreFilterPlugin).PreFilter(t.Context(), kube137test.NewCycleState(), pod, nil); status.IsSuccess() != (how == "yes") {
+			t.Error(text(status))
+		}
+	}
+	var got []string
+	for key := range q.p.Guest().SharedState() {
+		got = append(got, key)
+	}
+	if diff := cmp.Diff([]string{"\x00once", "filled/uid-2"}, got); diff != "" {
+		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+}
+
 // TestSharedStateOverSwaps holds which versions go on with the state.
 func TestSharedStateOverSwaps(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -326,8 +346,9 @@ func (m meddler) Enabled(context.Context, slog.Level) bool { return true }
 func (m meddler) WithAttrs([]slog.Attr) slog.Handler { return m }
 func (m meddler) WithGroup(string) slog.Handler      { return m }
 
-// TestSharedStateConflicts has another call change the state between a read and a write: the function
-// is called again, with the new state, and its event is reported once.
+// TestSharedStateConflicts has another call change the state between a read and a write, and a Pod
+// wait: the function is called again, with the new state and the new answers of the scheduler, and its
+// event is reported once.
 func TestSharedStateConflicts(t *testing.T) {
 	var q *quotas
 	var lines atomic.Int32
@@ -340,6 +361,7 @@ func TestSharedStateConflicts(t *testing.T) {
 			}
 		}()
 		<-done
+		q.handle.Waiting = append(q.handle.Waiting, &kube137test.WaitingPod{Pod: tenantPod(1, 1, "")})
 	}}
 	q = newQuotas(t, `, "limits": {"instances": 3}`, sched.WithLogger(slog.New(log)))
 	pod := tenantPod(2, 1, "")
@@ -348,14 +370,15 @@ func TestSharedStateConflicts(t *testing.T) {
 		t.Fatal(status.AsError())
 	}
 	counters, _ := q.state()
+	recorded := q.handle.Recorder.(*events.FakeRecorder).Events
 	seen := ""
 	for key, value := range q.p.Guest().SharedState() {
 		if key == "seen/uid-2" {
 			seen = string(value)
 		}
 	}
-	if counters["tenant/1"] != 2 || seen != "1" || lines.Load() != 2 || len(q.events.Events) != 1 {
-		t.Errorf("counters %v, the last call has seen %q, %d calls, %d events", counters, seen, lines.Load(), len(q.events.Events))
+	if counters["tenant/1"] != 2 || seen != "1 held, 1 waiting" || lines.Load() != 2 || len(recorded) != 1 {
+		t.Errorf("counters %v, the last call has seen %q, %d calls, %d events", counters, seen, lines.Load(), len(recorded))
 	}
 }
 

@@ -485,7 +485,7 @@ func TestLimits(t *testing.T) {
 		}
 		return f.Apply(t.Context(), parsed)
 	}
-	if err := apply("memoryBytes: 1048576, stackBytes: 262144, fuel: 5000, timeout: 70ms, instances: 2, outputBytes: 100, resultBytes: 200, logBytes: 300, keptBytes: 400, compile: 3s"); err != nil {
+	if err := apply("memoryBytes: 1048576, stackBytes: 262144, fuel: 5000, timeout: 70ms, instances: 2, outputBytes: 100, resultBytes: 200, logBytes: 300, keptBytes: 400, stateEntries: 5, stateBytes: 500, compile: 3s"); err != nil {
 		t.Fatal(err)
 	}
 	inst, err := f.engine.Policies()[0].(*admission.Plugin).Guest().Acquire(t.Context())
@@ -495,7 +495,7 @@ func TestLimits(t *testing.T) {
 	defer inst.Release()
 	got := inst.Limits()
 	got.BuildTimeout, got.HeldInstances = 0, 0 // Not of the file.
-	want := host.Limits{MemoryBytes: 1 << 20, StackBytes: 256 << 10, Fuel: 5000, Timeout: 70 * time.Millisecond, Instances: 2, OutputBytes: 100, ResultBytes: 200, LogBytes: 300, KeptBytes: 400, Compile: 3 * time.Second}
+	want := host.Limits{MemoryBytes: 1 << 20, StackBytes: 256 << 10, Fuel: 5000, Timeout: 70 * time.Millisecond, Instances: 2, OutputBytes: 100, ResultBytes: 200, LogBytes: 300, KeptBytes: 400, StateEntries: 5, StateBytes: 500, Compile: 3 * time.Second}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}

@@ -93,7 +93,7 @@ func TestReconcilerSeesWhyAContainerIsThrottled(t *testing.T) {
 		return hooks.PluginConfig{Config: host.Config{Name: name, Module: host.ModuleConfig{Source: source(t, scripted)}, Args: []string{name}}, FailurePolicy: host.Ignore}
 	}
 	n := newNode(t, plugin("cpu-normalization"), plugin("cpuset"), plugin("broken"))
-	n.restart(cgroup.EnforcerConfig{Contention: cgroup.Contention{Repairs: 1}})
+	n.restart(cgroup.EnforcerConfig{Contention: cgroup.Contention{Repairs: 1, Backoff: time.Hour, MaxBackoff: time.Hour}, RetryAfter: time.Hour, RetryAtMost: time.Hour})
 	podCgroup, container := n.make("a")
 	n.make("b")
 	a := pod("a", "")

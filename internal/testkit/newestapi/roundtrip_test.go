@@ -241,10 +241,10 @@ func TestEveryFieldOfEveryMessage(t *testing.T) {
 				o.at("seed %d, JSON", seed).message(want.Elem(), reflect.ValueOf(view.FromJSON(text, v.typ)).Convert(v.view))
 				// What is read of an object in a slot stays when the next one is there.
 				o.kept = new([]func())
-				slot.Put(text)
+				slot.Put(text, nil)
 				o.at("seed %d, JSON in a slot", seed).message(want.Elem(), reflect.ValueOf(view.FromJSON(text, v.typ)).Convert(v.view))
 				other := []byte(`{"metadata":{"name":"other"}}`)
-				slot.Put(other)
+				slot.Put(other, nil)
 				view.FromJSON(other, v.typ)
 				for _, compare := range *o.kept {
 					compare()

@@ -38,6 +38,14 @@ func (quota) PreFilter(_ sched.CycleState, pod core.Pod, _ sched.NodeInfos) (*sc
 	if how := pod.Metadata().Annotations().Get("hostile"); how != "" {
 		return nil, abuse(how)
 	}
+	if how := pod.Metadata().Annotations().Get("once"); how != "" {
+		for range 2 {
+			state.Once(func() { state.Put("filled/"+pod.Metadata().UID(), nil) })
+		}
+		if how == "refused" {
+			return nil, sched.Unschedulable("what it has filled does not count")
+		}
+	}
 	e, _ := state.Get(counterOf(pod))
 	if pod.Metadata().Annotations().Get("keep") != "" {
 		state.Put("refused/"+pod.Metadata().UID(), nil)
@@ -104,9 +112,10 @@ func abuse(how string) *sched.Status {
 func (quota) Reserve(_ sched.CycleState, pod core.Pod, _ string) *sched.Status {
 	if pod.Metadata().Annotations().Get("between") != "" {
 		e, _ := state.Get(counterOf(pod))
+		waiting := len(sched.WaitingPods())
 		sched.Eventf("Normal", "Seen", "Reserve", "once")
 		log.Info("between")
-		state.Put("seen/"+pod.Metadata().UID(), []byte(strconv.FormatInt(e.Int(), 10)))
+		state.Put("seen/"+pod.Metadata().UID(), []byte(strconv.FormatInt(e.Int(), 10)+" held, "+strconv.Itoa(waiting)+" waiting"))
 	}
 	state.Put(holderOf(pod), []byte(counterOf(pod)))
 	if !state.Add("all", 1, math.MaxInt64) || !state.Add(counterOf(pod), 1, limit) {
