@@ -259,6 +259,10 @@ func (c *coscheduling) place(q sched.QueuedPodInfo) (int64, string) {
 	return at, g.String()
 }
 
+// SignPod adds nothing to the signature of a Pod, since no choice of a node depends on the plugin: so
+// the scheduler can use the nodes of one Pod for the equal ones that follow. PreFilter runs for each.
+func (c *coscheduling) SignPod(core.Pod) ([]sched.SignFragment, *sched.Status) { return nil, nil }
+
 // PreFilter refuses the Pods of groups that do not exist, that back off, that have too few Pods, and
 // that do not fit the cluster.
 func (c *coscheduling) PreFilter(cycle sched.CycleState, pod core.Pod, nodes sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
