@@ -120,6 +120,11 @@ func TestDependencies(t *testing.T) {
 // MB, of package reflect's types of pointers 84 KB, of which a guest with a configuration has use.
 const maxGuestBytes = 2_600_000
 
+// largerGuests are guests that take more, for a reason.
+var largerGuests = map[string]int64{
+	module + "/examples/sched/coscheduling": 3_000_000, // It asks the clock: package time, which needs syscall.
+}
+
 func TestGuestsAreSmall(t *testing.T) {
 	for _, path := range guests(t) {
 		dir := filepath.Join("../../..", strings.TrimPrefix(path, module))
@@ -132,8 +137,8 @@ func TestGuestsAreSmall(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("%s: %d bytes", path, info.Size())
-		if info.Size() > maxGuestBytes {
-			t.Errorf("%s has %d bytes, more than %d", path, info.Size(), maxGuestBytes)
+		if most := max(largerGuests[path], maxGuestBytes); info.Size() > most {
+			t.Errorf("%s has %d bytes, more than %d", path, info.Size(), most)
 		}
 	}
 }
