@@ -61,7 +61,7 @@ type span struct {
 	entries          []*Entry
 }
 
-// Record is what a transaction has read, for one that repeats it. It does not change.
+// Record holds the reads of a transaction, for one that repeats it. It does not change.
 type Record struct {
 	keys  []recorded // Ordered by key.
 	spans []span
