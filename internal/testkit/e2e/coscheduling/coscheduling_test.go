@@ -114,6 +114,11 @@ func (s *suite) until(t *testing.T, what string, done func(context.Context) (boo
 		return ok, nil
 	})
 	if err != nil {
+		if pods, err := s.Client.CoreV1().Pods(namespace).List(context.Background(), metav1.ListOptions{}); err == nil {
+			for _, pod := range pods.Items {
+				last += fmt.Sprintf("%s has the node %q and is nominated for %q\n", pod.Name, pod.Spec.NodeName, pod.Status.NominatedNodeName)
+			}
+		}
 		t.Fatalf("wait until %s: %v: %s", what, err, last)
 	}
 }
