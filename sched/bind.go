@@ -29,7 +29,29 @@ func (p *Plugin) Reserve(c *Cycle, pod *corev1.Pod, nodeName string) *Status {
 // Unreserve tells the guest that the Pod is not bound to the node after all, which ends the cycle.
 // A failure is logged.
 func (p *Plugin) Unreserve(c *Cycle, pod *corev1.Pod, nodeName string) {
+	if c.waited.Load() && p.handle != nil && !p.candidate {
+		for _, after := range nominationChecks {
+			time.AfterFunc(after, func() { p.freeNomination(pod) })
+		}
+	}
 	p.notify(abi.Unreserve, c, pod, nodeName)
+}
+
+// nominationChecks are the times after which a Pod that has lost its node is looked at.
+var nominationChecks = [...]time.Duration{time.Second, 10 * time.Second}
+
+// freeNomination has a Pod tried again that has lost the node for which it waited in Permit and is
+// still nominated for it: kube-scheduler may have rejected it before it knew that it had nominated it,
+// and keeps the room for it until it is tried (docs/upstream.md, Kubernetes, 2).
+func (p *Plugin) freeNomination(pod *corev1.Pod) {
+	select {
+	case <-p.closed:
+		return
+	default:
+	}
+	if now := p.handle.Pending(pod); now != nil && now.UID == pod.UID && now.Status.NominatedNodeName != "" {
+		p.handle.Activate([]*corev1.Pod{now})
+	}
 }
 
 // notify runs a function without a result that ends a cycle.
@@ -77,6 +99,7 @@ func (p *Plugin) Permit(c *Cycle, pod *corev1.Pod, nodeName string) (*Status, ti
 	if status = p.answer(abi.Permit, pod, status, nil); status.Code() != abi.Wait {
 		timeout = 0
 	}
+	c.waited.Store(status.Code() == abi.Wait)
 	return p.refuses(c, status), timeout
 }
 

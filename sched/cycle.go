@@ -34,6 +34,8 @@ type Cycle struct {
 	// carried is nil unless the guest has functions of binding that may use its state.
 	carried *carried
 	stage   atomic.Int32
+	// waited is set if the guest has had the Pod wait in Permit.
+	waited atomic.Bool
 	// peer is nil unless the guest is of package wasmextension.
 	peer *peerCycle
 	// told is set once a node that the guest rejects was logged, in the mode Monitor.

@@ -220,12 +220,9 @@ func (s *suite) waits(t *testing.T, name, reason string) {
 
 // TestGroups is a story of several groups on few nodes. The scheduler's own flush of Pods, after five
 // minutes, comes after each deadline here.
-//
-// It passes on a quiet machine. Beside busy loops Pods that have room are sometimes not tried again,
-// for a reason that is not found yet, so it runs by itself only.
 func TestGroups(t *testing.T) {
-	if os.Getenv("KUBEWASM_COSCHEDULING") == "" {
-		t.Skip("KUBEWASM_COSCHEDULING is not set")
+	if testing.Short() {
+		t.Skip("builds a control plane")
 	}
 	s := start(t)
 	s.addNode(t, "n1", "4")

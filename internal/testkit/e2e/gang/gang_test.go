@@ -8,13 +8,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -48,8 +45,6 @@ type cluster struct {
 	*fake.Clientset
 	pods     int
 	versions atomic.Int64
-	// watched has the Pods as the scheduler knows them.
-	watched corelisters.PodLister
 }
 
 // forEver is how long Pods of a gang that are tried for the first time wait for the others where no
@@ -93,7 +88,6 @@ func start(t *testing.T, cpu, timeout string) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.watched = factory.Core().V1().Pods().Lister()
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	if err := s.WaitForHandlersSync(ctx); err != nil {
@@ -140,25 +134,10 @@ func (c *cluster) patch(a clienttesting.Action) (handled bool, _ runtime.Object,
 	return true, pod, c.update(pod)
 }
 
-// update updates a Pod, and waits until the scheduler knows. One that rejects a waiting Pod before it
-// knows that it has nominated it itself, leaves the Pod nominated: its room is nobody's.
+// update updates a Pod.
 func (c *cluster) update(pod *corev1.Pod) error {
 	pod.ResourceVersion = fmt.Sprint(c.versions.Add(1))
-	if err := c.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), pod, pod.Namespace); err != nil {
-		return err
-	}
-	return wait.PollUntilContextTimeout(context.Background(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		known, err := c.watched.Pods(pod.Namespace).Get(pod.Name)
-		if apierrors.IsNotFound(err) {
-			return true, nil // It was deleted since.
-		}
-		if err != nil {
-			return false, err
-		}
-		version, err := strconv.ParseInt(known.ResourceVersion, 10, 64)
-		want, _ := strconv.ParseInt(pod.ResourceVersion, 10, 64)
-		return err == nil && version >= want, nil // One that was not updated yet has no version.
-	})
+	return c.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), pod, pod.Namespace)
 }
 
 func (c *cluster) addNode(t *testing.T, name, cpu string) {
