@@ -2,11 +2,9 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -45,20 +43,9 @@ func TestClockSteps(t *testing.T) {
 	}
 	monitor := func(d time.Duration) {
 		t.Helper()
-		body := fmt.Sprintf(`{"for": %q, "reason": "the clock is set"}`, d)
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+r.addr+"/break-glass", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Authorization", "Bearer secret")
-		req.Header.Set("Content-Type", "application/json")
-		resp, err := f.client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		if text, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK {
-			t.Fatalf("%s: %s", resp.Status, text)
+		code, text, err := r.manage(t, "/break-glass", fmt.Sprintf(`{"for": %q, "reason": "the clock is set"}`, d))
+		if err != nil || code != http.StatusOK {
+			t.Fatalf("%d: %s, error %v", code, text, err)
 		}
 	}
 	enforced := func() bool {

@@ -217,6 +217,24 @@ func verdict(client *http.Client, addr, label string) (string, error) {
 	return review.Response.Status.Message, nil
 }
 
+// manage sends a change to the management routes, and returns the answer.
+func (r *replica) manage(t *testing.T, path, body string) (code int, text string, err error) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+r.addr+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer secret")
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := r.f.client.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	answer, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(answer), nil
+}
+
 // asks asks the webhook about a Pod that it has to allow and one that it has to deny.
 func (r *replica) asks(t *testing.T) {
 	t.Helper()
@@ -406,20 +424,12 @@ func TestKilled(t *testing.T) {
 		kill := time.AfterFunc(time.Duration(rng.IntN(400))*time.Millisecond, func() { r.cmd.Process.Kill() })
 		for {
 			wanted = labels[rng.IntN(len(labels))]
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+r.addr+"/plugins", strings.NewReader(body(wanted)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			req.Header.Set("Authorization", "Bearer secret")
-			req.Header.Set("Content-Type", "application/json")
-			resp, err := f.client.Do(req)
+			code, text, err := r.manage(t, "/plugins", body(wanted))
 			if err != nil {
 				break // It was killed.
 			}
-			text, _ := io.ReadAll(resp.Body)
-			resp.Body.Close()
-			if resp.StatusCode != http.StatusCreated {
-				t.Fatalf("%s: %s", resp.Status, text)
+			if code != http.StatusCreated {
+				t.Fatalf("%d: %s", code, text)
 			}
 			serving = wanted
 		}
