@@ -190,10 +190,7 @@ func (l *loop) onEvent(event fsnotify.Event) {
 		}
 		l.dirty[above.cgroup] = true
 		if name := filepath.Base(event.Name); l.unlimited[above.cgroup] && (name == "cpu.cfs_quota_us" || name == "cpu.max") {
-			l.rewrittenMu.Lock()
-			l.rewritten[above.cgroup] = true
-			l.rewrittenMu.Unlock()
-			l.discover() // The cgroup now has the kubelet's quota.
+			l.onQuota(above.cgroup)
 		}
 	case event.Has(fsnotify.Create) && !watched:
 		// cgroupfs creates files together with their directory, so anything created later is a
@@ -210,6 +207,14 @@ func (l *loop) onEvent(event fsnotify.Event) {
 		l.watcher.removed(event.Name)
 		l.forget(cgroup)
 	}
+}
+
+// onQuota demands a round that looks at a cgroup again, which now has the kubelet's quota.
+func (l *loop) onQuota(cgroup string) {
+	l.rewrittenMu.Lock()
+	l.rewritten[cgroup] = true
+	l.rewrittenMu.Unlock()
+	l.discover()
 }
 
 // forget drops the state of a cgroup that is gone.
@@ -286,6 +291,7 @@ func (l *loop) onSync(o outcome) {
 		l.blocked = ""
 		l.cfg.Logger.Info("decisions of the plugins are in force again")
 	}
+	unlimited := l.unlimited
 	l.unlimited = make(map[string]bool, len(o.unlimited))
 	for _, cgroup := range o.unlimited {
 		l.unlimited[cgroup] = true
@@ -297,6 +303,15 @@ func (l *loop) onSync(o outcome) {
 	}
 	for _, cgroup := range o.cgroups {
 		l.onCgroup(cgroup, false)
+	}
+	for _, cgroup := range o.unlimited {
+		// The kubelet may have written a quota since the round looked at the cgroup, and before it was
+		// watched or its events were known to matter.
+		if !unlimited[cgroup] {
+			if found := l.cfg.Enforcer.Applier().Limits(cgroup); found.CFSQuotaUS != nil && *found.CFSQuotaUS >= 0 {
+				l.onQuota(cgroup)
+			}
+		}
 	}
 	maps.DeleteFunc(l.unknown, func(cgroup string, _ time.Time) bool { return !l.cfg.Enforcer.Applier().Exists(cgroup) })
 	maps.DeleteFunc(l.sandboxes, func(cgroup string, _ bool) bool { return l.known[cgroup] })

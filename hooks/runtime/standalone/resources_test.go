@@ -1,9 +1,11 @@
 package standalone_test
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -173,6 +175,51 @@ func TestReconcilerSeesTheLimitsOfTheKubelet(t *testing.T) {
 				t.Errorf("after a restart, changes are %v, error %v", report.Changes, err)
 			}
 		})
+	}
+}
+
+// The kubelet writes the quota of a pod after a round has looked at its cgroups, while the round
+// still decides on others.
+func TestReconcilerSeesAQuotaThatIsWrittenDuringARound(t *testing.T) {
+	n := newNode(t)
+	podCgroup, container := n.make("a")
+	n.make("z")
+	first, last := pod("a", "divide_quota 2"), pod("z", "loop")
+	first.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("64Mi")}
+	n.list(first)
+	r, err := standalone.New(standalone.Config{Engine: n.engine, State: n.state, Enforcer: n.enforcer, Discovery: standalone.File(n.pods), Layout: n.layout, Resync: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 { // Until rounds do not look of themselves.
+		if _, err := r.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.list(first, last)
+	var all sync.WaitGroup
+	defer all.Wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	all.Go(func() { r.Run(ctx) })
+	poll := func(what string, done func() bool) {
+		t.Helper()
+		for start := time.Now(); !done(); time.Sleep(time.Millisecond) {
+			if time.Since(start) > soon {
+				t.Fatal(what)
+			}
+		}
+	}
+	poll("nothing is watched", func() bool { watches, _ := r.Watches(); return watches != 0 })
+	for _, cgroup := range []string{podCgroup, container} {
+		if n.tree.V2 {
+			n.tree.Write(cgroup, "cpu.max", "200000 100000")
+		} else {
+			n.tree.Write(cgroup, "cpu.cfs_quota_us", "200000")
+		}
+	}
+	for _, cgroup := range []string{podCgroup, container} {
+		poll("the quota of "+cgroup+" is not halved", func() bool { return *n.enforcer.Applier().Limits(cgroup).CFSQuotaUS == 100_000 })
 	}
 }
 
