@@ -14,6 +14,7 @@ replace (
 
 require (
 	github.com/go-logr/logr v1.4.4
+	github.com/google/go-cmp v0.7.0
 	github.com/kubewasm/kubewasm v0.0.0
 	github.com/kubewasm/kubewasm/cmd/kubewasm-controller/api v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/internal/program v0.0.0-00010101000000-000000000000

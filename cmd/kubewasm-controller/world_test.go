@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -220,6 +221,60 @@ func (w *world) status(t testing.TB, o client.Object, ready string, conditions .
 		}
 		return nil
 	})
+}
+
+// change updates the spec of an object, as set by change.
+func (w *world) change(t testing.TB, o client.Object, change func()) {
+	t.Helper()
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if err := w.admin.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		change()
+		return w.admin.Update(t.Context(), o)
+	})
+	if err != nil {
+		t.Fatalf("change %s: %v", o.GetName(), err)
+	}
+}
+
+// delete deletes an object and waits until it is gone.
+func (w *world) delete(t testing.TB, o client.Object) {
+	t.Helper()
+	if err := w.admin.Delete(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "deletion of "+o.GetName(), func() error {
+		err := w.admin.Get(t.Context(), client.ObjectKeyFromObject(o), o)
+		if err == nil {
+			return fmt.Errorf("it is there, with the finalizers %v", o.GetFinalizers())
+		}
+		return client.IgnoreNotFound(err)
+	})
+}
+
+// entries returns the entries of the configurations.
+func (w *world) entries(t testing.TB) ([]admissionv1.ValidatingWebhook, []admissionv1.MutatingWebhook) {
+	t.Helper()
+	v, m := &admissionv1.ValidatingWebhookConfiguration{}, &admissionv1.MutatingWebhookConfiguration{}
+	key := client.ObjectKey{Name: "kubewasm-webhook-cluster"}
+	if err := errors.Join(w.admin.Get(t.Context(), key, v), w.admin.Get(t.Context(), key, m)); err != nil {
+		t.Fatal(err)
+	}
+	return v.Webhooks, m.Webhooks
+}
+
+// overwrite writes the validating configuration by hand: with nil it deletes it.
+func (w *world) overwrite(t testing.TB, change func([]admissionv1.ValidatingWebhook) []admissionv1.ValidatingWebhook) {
+	t.Helper()
+	v := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kubewasm-webhook-cluster"}}
+	if change == nil {
+		if err := w.admin.Delete(t.Context(), v); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	w.change(t, v, func() { v.Webhooks = change(v.Webhooks) })
 }
 
 // paths returns the paths of both configurations.
