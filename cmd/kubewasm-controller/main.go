@@ -136,6 +136,9 @@ func parse(args []string) (*options, error) {
 	return o, errors.Join(errs...)
 }
 
+// maxModuleBytes is the size of the largest module that is fetched, which is in memory then.
+const maxModuleBytes = 32 << 20
+
 // run runs the program until ctx ends.
 func run(ctx context.Context, args []string) error {
 	o, err := parse(args)
@@ -167,6 +170,14 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	registries.Logger = logger
+	registries.MaxBytes = maxModuleBytes
+	if reload := registries.Reload; reload != nil {
+		registries.Reload = func() (oci.Config, error) {
+			c, err := reload()
+			c.MaxBytes = maxModuleBytes
+			return c, err
+		}
+	}
 	artifacts, err := oci.New(registries)
 	if err != nil {
 		return err

@@ -44,6 +44,8 @@ type world struct {
 	*cluster.Cluster
 	admin  client.WithWatch
 	caFile string
+	// registries is the configuration of the controllers.
+	registries oci.Config
 }
 
 func newWorld(t *testing.T) *world {
@@ -97,7 +99,7 @@ func (w *world) run(t testing.TB, o *options) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	registries, err := oci.New(oci.Config{})
+	registries, err := oci.New(w.registries)
 	if err != nil {
 		t.Fatal(err)
 	}
