@@ -203,7 +203,7 @@ func (s *Server) Handler() http.Handler {
 			handler(h).ServeHTTP(w, r)
 		})
 		mux.Handle("/"+webhook, s.guard(webhook, handler(all)))
-		mux.Handle("/"+webhook+"/{name}", s.guard(webhook, one))
+		mux.Handle("/"+webhook+"/{name...}", s.guard(webhook, one)) // A name may have a namespace.
 	}
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { ok(w) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {

@@ -5,29 +5,48 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 )
 
+// ClusterPolicy is a policy that an object of the cluster declares.
+type ClusterPolicy struct {
+	// Spec is the policy. Its name is that of the object, or "namespace/name".
+	Spec PluginSpec
+	// Err is the reason that the policy cannot be loaded, such as a mistake in the object; nil if
+	// there is none. An earlier version stays in service. Without one, the failure policy decides
+	// about the requests of Spec's rules.
+	Err error
+	// Unknown reports whether its rules are unknown. Without an earlier version it is out of service.
+	Unknown bool
+}
+
 // ApplyCluster declares the policies of the cluster's objects, beside those of a configuration file
-// and of the API. The name of a policy is that of its object, or "namespace/name". Unchanged
-// policies are not touched, and one that cannot be loaded is loaded again after Config.Interval.
-// Policies that are not in the list leave once the others were loaded or refused.
+// and of the API. Unchanged policies are not touched, and one whose module cannot be loaded is loaded
+// again after Config.Interval. Policies that are not in the list leave once the others were loaded or
+// refused.
 //
 // It returns the errors of the policies that are refused, by their names, at once: those with wrong
-// rules, or with the name of a policy of the file, which takes precedence, or of the API. An earlier
-// version of such a policy stays in service. A policy with other mistakes is unavailable, so that its
-// failure policy decides.
+// or unknown rules, or with the name of a policy of the file, which takes precedence, or of the API.
+// An earlier version of such a policy stays in service.
 //
 // ApplyCluster keeps the policies, which must not change. [Manager.List] has their states.
-func (m *Manager) ApplyCluster(policies []PluginSpec) (refused map[string]error) {
+func (m *Manager) ApplyCluster(policies []ClusterPolicy) (refused map[string]error) {
 	all := make([]*wanted, 0, len(policies))
+	refused = map[string]error{}
 	for i := range policies {
-		all = append(all, &wanted{plugin: &policies[i], enabled: enabled(policies[i].Enabled)})
+		p := &policies[i]
+		all = append(all, &wanted{plugin: &p.Spec, mistake: p.Err, enabled: enabled(p.Spec.Enabled)})
+		if p.Unknown {
+			refused[p.Spec.Name] = p.Err
+		}
 	}
 	slices.SortFunc(all, func(a, b *wanted) int { return cmp.Compare(a.name(), b.name()) })
-	refused = map[string]error{}
 	for _, w := range all {
+		if refused[w.name()] != nil {
+			continue
+		}
 		errs := []error{checkRules(w.plugin.PolicyRules, m.cfg.Namespaces)}
 		if namespace, name, ok := strings.Cut(w.name(), "/"); ok {
 			errs = append(errs, checkName("namespace", namespace), checkName("policy", name))
@@ -67,9 +86,25 @@ func (m *Manager) ApplyCluster(policies []PluginSpec) (refused map[string]error)
 		d.names[name] = true
 		tried = append(tried, e.tried)
 	}
+	m.refusedOfCluster = maps.Clone(refused)
 	m.working.Go(func() { m.settle(d, tried) })
 	m.mu.Unlock()
 	m.publish()
+	return refused
+}
+
+// Refused returns the errors of the cluster's policies that are refused now, by their names. They
+// change when a policy of another origin comes or goes, too.
+func (m *Manager) Refused() map[string]error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	refused := maps.Clone(m.refusedOfCluster)
+	for i := range m.cluster {
+		name := m.cluster[i].Spec.Name
+		if e := m.entries[name]; e != nil && e.origin == fromFile && refused[name] == nil {
+			refused[name] = m.clusterTaken(&wanted{plugin: &m.cluster[i].Spec})
+		}
+	}
 	return refused
 }
 
@@ -103,7 +138,7 @@ func (m *Manager) retryCluster() {
 // takeOver lets an object of the cluster declare the policy of a name that the file has no more, and
 // reports whether there is one. mu must be held.
 func (m *Manager) takeOver(e *entry) bool {
-	i := slices.IndexFunc(m.cluster, func(p PluginSpec) bool { return p.Name == e.name })
+	i := slices.IndexFunc(m.cluster, func(p ClusterPolicy) bool { return p.Spec.Name == e.name })
 	if i < 0 {
 		return false
 	}

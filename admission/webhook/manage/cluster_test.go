@@ -13,13 +13,16 @@ import (
 )
 
 // specs returns policies that say their names, with fields of them in YAML.
-func specs(t *testing.T, policies ...string) (list []manage.PluginSpec) {
+func specs(t *testing.T, policies ...string) (list []manage.ClusterPolicy) {
 	t.Helper()
 	f, err := manage.ParseFile([]byte("plugins: [" + strings.Join(policies, ", ") + "]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f.Plugins
+	for _, p := range f.Plugins {
+		list = append(list, manage.ClusterPolicy{Spec: p})
+	}
+	return list
 }
 
 // origins returns the origins and states of the policies, in their order.
@@ -52,21 +55,21 @@ func TestPoliciesOfTheCluster(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, nil)
 	r.ExpectCluster()
-	if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "policies of the cluster are being loaded") {
+	if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "policies of the cluster are not known") {
 		t.Errorf("before: %v", err)
 	}
 	if err := r.apply(file(plugin("m", rules))); err != nil {
 		t.Fatal(err)
 	}
 	one := specs(t, plugin("z", rules), plugin("a", rules), plugin("m", rules))
-	one[1].Name = "shop/a"
+	one[1].Spec.Name = "shop/a"
 	r.wantRefused(r.ApplyCluster(one), map[string]string{"m": `policy "m": the configuration file has a policy of this name, which takes precedence`})
 	r.wantOrigins("m file Serving, shop/a cluster Serving, z cluster Serving")
 	until(t, "ready", func() bool { return r.Ready() == nil })
 
 	// A policy with wrong rules stays as it was, also beside others that change.
 	two := specs(t, plugin("z", rules), plugin("a", ""), plugin("m", rules))
-	two[0].Match.Rules[0].Resources, two[1].Name = []string{"Pods"}, "shop/a"
+	two[0].Spec.Match.Rules[0].Resources, two[1].Spec.Name = []string{"Pods"}, "shop/a"
 	refused := r.ApplyCluster(two)
 	if len(refused) != 2 || refused["z"] == nil || !strings.Contains(refused["z"].Error(), "Pods") {
 		t.Errorf("refused are %v", refused)
@@ -90,7 +93,7 @@ func TestPoliciesOfTheCluster(t *testing.T) {
 	r.restart()
 	r.ExpectFile()
 	r.ExpectCluster()
-	two[0].Match.Rules[0].Resources = []string{"pods"}
+	two[0].Spec.Match.Rules[0].Resources = []string{"pods"}
 	r.ApplyCluster(two)
 	if err := r.apply(file(plugin("m", rules))); err != nil {
 		t.Fatal(err)
@@ -117,7 +120,7 @@ func TestAPolicyOfTheClusterThatIsWrong(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, nil)
 	list := specs(t, plugin("a", rules+", failurePolicy: Fail"), plugin("b", rules))
-	list[0].Module.SHA256 = strings.Repeat("0", 64)
+	list[0].Spec.Module.SHA256 = strings.Repeat("0", 64)
 	if refused := r.ApplyCluster(list); len(refused) != 0 {
 		t.Error(refused)
 	}
@@ -126,13 +129,26 @@ func TestAPolicyOfTheClusterThatIsWrong(t *testing.T) {
 		t.Errorf("the request was not denied by the policy that is unavailable: %s", answers)
 	}
 	list = slices.Clone(list)
-	list[0].Module.SHA256 = ""
+	list[0].Spec.Module.SHA256 = ""
 	r.ApplyCluster(list)
 	r.wantOrigins("a cluster Serving, b cluster Serving")
 	list = slices.Clone(list)
-	list[0].Module.SHA256 = strings.Repeat("1", 64)
+	list[0].Spec.Module.SHA256 = strings.Repeat("1", 64)
 	r.ApplyCluster(list)
 	r.wantOrigins("a cluster Stale, b cluster Serving")
+	// A mistake of the object.
+	list = slices.Clone(list)
+	list[0].Err, list[1].Err, list[1].Unknown = errors.New("it has a mistake"), errors.New("it cannot be read"), true
+	r.wantRefused(r.ApplyCluster(list), map[string]string{"b": "it cannot be read"})
+	r.wantOrigins("a cluster Stale, b cluster Serving")
+	until(t, "the mistake", func() bool { return r.List()[0].Error == "it has a mistake" })
+	r.restart()
+	r.ApplyCluster(list)
+	r.wantOrigins("a cluster Unavailable")
+	if answers := r.answers(); !strings.Contains(answers, "it has a mistake") {
+		t.Errorf("the request was not denied by the policy with a mistake: %s", answers)
+	}
+	list[1].Err, list[1].Unknown = nil, false
 	r.ApplyCluster(list[1:])
 	r.wantOrigins("b cluster Serving")
 	if err := r.Close(t.Context()); err != nil {

@@ -138,6 +138,9 @@ func (w *wanted) name() string {
 
 // key identifies the configuration of a version.
 func (w *wanted) key() string {
+	if w.mistake != nil {
+		return keyOf(w.plugin) + " " + w.mistake.Error()
+	}
 	if w.plugin != nil {
 		return keyOf(w.plugin)
 	}

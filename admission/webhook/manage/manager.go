@@ -61,8 +61,10 @@ type Manager struct {
 	newest, newestOfCluster *declaration
 	// cluster are the policies of the cluster's objects. wantsCluster reports whether there are such
 	// objects, and clusterApplied whether they have been applied.
-	cluster                      []PluginSpec
+	cluster                      []ClusterPolicy
 	wantsCluster, clusterApplied bool
+	// refusedOfCluster are the errors of those that were refused.
+	refusedOfCluster map[string]error
 	// wantsFile reports whether there is a configuration file, and fileErr is the reason that its
 	// policies are not in service. applied is set once a file has been applied.
 	wantsFile, applied bool
@@ -142,6 +144,8 @@ type wanted struct {
 	// pinned is the module of a plugin that was chosen by the API; nil for the one that the
 	// configuration names.
 	pinned *pinned
+	// mistake is the reason that an object's policy cannot be loaded, nil if it may be.
+	mistake error
 	// enabled is set if the configuration enables the policy.
 	enabled bool
 }
@@ -270,7 +274,11 @@ func (m *Manager) Ready() error {
 	default:
 		yet = append(yet, errors.New("policies are being loaded"))
 	}
-	if m.wantsCluster && !m.clusterApplied {
+	switch {
+	case !m.wantsCluster || m.clusterApplied:
+	case m.newestOfCluster == nil:
+		never = append(never, errors.New("the policies of the cluster are not known"))
+	default:
 		yet = append(yet, errors.New("policies of the cluster are being loaded"))
 	}
 	for _, e := range m.sorted() {
