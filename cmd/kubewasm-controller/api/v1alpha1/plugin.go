@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // ClusterAdmissionPolicy declares a policy of the admission webhooks for the whole cluster.
@@ -223,6 +224,16 @@ type PluginState struct {
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
+	// uid is that of the object. It tells an object from an earlier one of the same name.
+	//
+	// +optional
+	UID types.UID `json:"uid,omitempty"`
+	// webhooks are the webhooks of which the module in service is a part: validate, mutate. A policy
+	// gets requests of no other, since it would deny them.
+	//
+	// +listType=set
+	// +optional
+	Webhooks []string `json:"webhooks,omitempty"`
 	// generation is the generation that the process has tried last.
 	Generation int64 `json:"generation"`
 	// state compares what serves with that generation: Loading, Serving, Stale (an earlier version
