@@ -236,10 +236,10 @@ func (o *objects) states() (states []clusterplugins.State) {
 	}
 	for i := range applied {
 		object := &applied[i]
-		s := clusterplugins.State{Kind: object.Kind, Namespace: object.Namespace, Name: object.Name, Generation: object.Generation, State: string(host.Loading)}
+		s := clusterplugins.State{Kind: object.Kind, Namespace: object.Namespace, Name: object.Name, UID: object.UID, Generation: object.Generation, State: string(host.Loading)}
 		info, err := infos[object.Plugin()], refused[object.Plugin()]
 		if info != nil && info.Origin == "cluster" {
-			s.State, s.Message, s.Digest, s.Reference = string(info.State), info.Error, info.Digest, info.Reference
+			s.State, s.Message, s.Digest, s.Reference, s.Webhooks = string(info.State), info.Error, info.Digest, info.Reference, info.Webhooks
 			if info.Digest != "" {
 				since := info.LoadedAt.UTC().Truncate(time.Second)
 				s.Since = &since

@@ -38,6 +38,8 @@ type State struct {
 	Kind       string     `json:"kind"`
 	Namespace  string     `json:"namespace,omitempty"`
 	Name       string     `json:"name"`
+	UID        string     `json:"uid,omitempty"`
+	Webhooks   []string   `json:"webhooks,omitempty"`
 	Generation int64      `json:"generation"`
 	State      string     `json:"state"`
 	Since      *time.Time `json:"since,omitempty"`

@@ -41,8 +41,8 @@ var (
 
 // Object is an object that declares a plugin.
 type Object struct {
-	Kind, Namespace, Name string
-	Generation            int64
+	Kind, Namespace, Name, UID string
+	Generation                 int64
 	// Pinned is the artifact to load in place of module.oci, empty for that one.
 	Pinned string
 	// Spec is the spec in JSON.
@@ -167,6 +167,7 @@ type wire struct {
 	Metadata struct {
 		Namespace  string `json:"namespace"`
 		Name       string `json:"name"`
+		UID        string `json:"uid"`
 		Generation int64  `json:"generation"`
 	} `json:"metadata"`
 	Spec   json.RawMessage `json:"spec"`
@@ -184,7 +185,7 @@ func (w *Watch) put(k *kind, raw json.RawMessage, now time.Time) (bool, error) {
 	if err := json.Unmarshal(raw, &o); err != nil {
 		return false, fmt.Errorf("read an object: %w", err)
 	}
-	newest := Object{Kind: k.Kind, Namespace: o.Metadata.Namespace, Name: o.Metadata.Name, Generation: o.Metadata.Generation, Spec: slices.Clone(o.Spec)}
+	newest := Object{Kind: k.Kind, Namespace: o.Metadata.Namespace, Name: o.Metadata.Name, UID: o.Metadata.UID, Generation: o.Metadata.Generation, Spec: slices.Clone(o.Spec)}
 	pin := o.Status.Pin
 	if pin.Generation == newest.Generation {
 		newest.Pinned = pin.Reference
@@ -200,9 +201,9 @@ func (w *Watch) put(k *kind, raw json.RawMessage, now time.Time) (bool, error) {
 	case e == nil:
 		k.objects[key] = &entry{newest: newest, serving: newest}
 		return true, nil
-	case e.newest.Generation == newest.Generation && e.newest.Pinned == newest.Pinned:
+	case e.newest.UID == newest.UID && e.newest.Generation == newest.Generation && e.newest.Pinned == newest.Pinned:
 		return false, nil
-	case newest.Pinned == "" && pin.Reference != "" && module(newest.Spec) != "":
+	case e.newest.UID == newest.UID && newest.Pinned == "" && pin.Reference != "" && module(newest.Spec) != "":
 		// The controller is about to resolve the module.
 		if e.late.IsZero() {
 			e.late = now.Add(pinWait)

@@ -25,6 +25,9 @@ type Info struct {
 	Description string `json:"description,omitempty"`
 	// Operations are the operations of its rules, all if it has no rules; none if it converts.
 	Operations []string `json:"operations"`
+	// Webhooks are the webhooks that ask the policy in service: validate, mutate or convert. Another
+	// would be denied.
+	Webhooks []string `json:"-"`
 	// Converts lists the kinds that it converts, none if it decides.
 	Converts []metav1.GroupKind `json:"converts,omitempty"`
 	Enabled  bool               `json:"enabled"`
@@ -111,7 +114,17 @@ func (e *entry) info() Info {
 		i.Dialect = p.Dialect()
 	}
 	if e.policy != nil {
-		i.Warnings = admission.Describe(e.policy).MatchWarnings
+		d := admission.Describe(e.policy)
+		i.Warnings = d.MatchWarnings
+		if d.Validates {
+			i.Webhooks = append(i.Webhooks, "validate")
+		}
+		if d.Mutates {
+			i.Webhooks = append(i.Webhooks, "mutate")
+		}
+		if len(i.Converts) != 0 {
+			i.Webhooks = []string{"convert"}
+		}
 	}
 	var err error
 	if i.State, err = e.state(); err != nil {
