@@ -246,7 +246,7 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	}
 	var wrong []error
 	switch {
-	case len(whole.Plugins) == 0:
+	case len(whole.Plugins) == 0 && whole.hooks == nil:
 		wrong = append(wrong, errors.New("the configuration has no plugins"))
 	case len(cfg.Plugins) == 0:
 		logger.Info("no plugin of the configuration is for this node")

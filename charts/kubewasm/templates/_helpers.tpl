@@ -1,3 +1,27 @@
+{{- /* The right to write the reports of a component's processes. */ -}}
+{{- define "kubewasm.reports" -}}
+{{- $name := include "kubewasm.name" . -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ $name }}-reports
+  namespace: {{ .root.Release.Namespace }}
+  labels: {{- include "kubewasm.labels" . | nindent 4 }}
+rules:
+- apiGroups: [kubewasm.dev]
+  resources: [pluginreports]
+  verbs: [create, patch]
+---
+{{ include "kubewasm.binding" (merge (dict "name" (printf "%s-reports" $name) "role" (printf "%s-reports" $name) "kind" "Role" "namespace" .root.Release.Namespace) .) }}
+{{- end -}}
+
+{{- /* The process in a PluginReport. */ -}}
+{{- define "kubewasm.process" -}}
+- {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+- {name: POD_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
+- {name: POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}
+{{- end -}}
+
 {{- /* The name of a component: (dict "root" $ "component" "webhook"). */ -}}
 {{- define "kubewasm.name" -}}
 {{- $base := .root.Values.fullnameOverride -}}

@@ -58,9 +58,11 @@ func (c *crd) spec(w *writer) (schema, error) {
 // restrict removes the sources that modules do not have, those of shadows included.
 func (c *crd) restrict(s schema) {
 	properties, _ := s["properties"].(schema)
-	for _, source := range sources {
-		if c.sources != nil && properties["sha256"] != nil && !slices.Contains(c.sources, source) {
-			delete(properties, source)
+	if c.sources != nil && properties["sha256"] != nil {
+		for _, member := range append(sources[:len(sources):len(sources)], "compiled") {
+			if !slices.Contains(c.sources, member) {
+				delete(properties, member)
+			}
 		}
 	}
 	for _, of := range properties {
@@ -111,7 +113,8 @@ func structural(s schema) schema {
 				out["minimum"] = minimum
 			}
 		case "contentEncoding":
-			out["format"] = "byte"
+			// Not the format byte: rules in CEL would decode it, and refuse standard base64 with "/".
+			out["pattern"] = "^[A-Za-z0-9+/]*={0,2}$"
 		default:
 			out[key] = value
 		}
