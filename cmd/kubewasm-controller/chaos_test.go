@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"sync"
@@ -29,7 +30,10 @@ const argsVariable = "KUBEWASM_TEST_CONTROLLER"
 
 func TestMain(m *testing.M) {
 	if args := os.Getenv(argsVariable); args != "" {
-		if err := run(context.Background(), strings.Split(args, "\n")); err != nil {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		err := run(ctx, strings.Split(args, "\n"))
+		stop()
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
