@@ -41,11 +41,12 @@ const (
 	rereads = 10 * time.Second
 	// maxMessageBytes bounds the message of the condition Sent.
 	maxMessageBytes = 1024
-	// maxEntryBytes bounds an entry, and maxBytes all those of a configuration: etcd takes objects of
-	// 1.5 MiB, and the API server adds as much again in managedFields. Policies beyond it get no
-	// requests; those that have an entry keep it.
+	// maxEntryBytes bounds an entry without its CAs, and maxBytes a configuration: etcd takes objects of
+	// 1.5 MiB. Policies beyond it get no requests, and those that have an entry keep it.
 	maxEntryBytes = 16 << 10
-	maxBytes      = 700 << 10
+	maxBytes      = 1400 << 10
+	// managedBytes are those in managedFields for an entry, besides its name.
+	managedBytes = 640
 	// releasedAnnotation changes when a policy is given up, so that a controller that has not seen
 	// that yet cannot write.
 	releasedAnnotation = "kubewasm.dev/released"
@@ -112,10 +113,10 @@ func (d *decision) refuse(reason, format string, args ...any) {
 	d.entries, d.refusal = nil, &refusal{reason, fmt.Sprintf(format, args...)}
 }
 
-// size is that of the larger entry, in bytes.
+// size is that of the larger entry in etcd, in bytes.
 func (d *decision) size() (n int) {
 	for _, e := range d.entries {
-		n = max(n, e.Size())
+		n = max(n, e.Size()+len(e.Name)+managedBytes)
 	}
 	return n
 }
