@@ -78,7 +78,7 @@ func followHooks(ctx context.Context, cfg *config, logger *slog.Logger) (h *node
 	case <-ctx.Done():
 	case <-timer.C:
 		h.restore()
-		logger.Error("the API server does not send the NodeHooks; the agent goes on with those that it has kept", slog.Int("hooks", len(h.objects)), slog.Any("err", watch.Err()))
+		logger.Error("the API server does not send the NodeHooks; the agent goes on with those that it has kept", slog.Any("err", watch.Err()))
 	}
 	process := clusterplugins.ThisProcess("kubewasm-agent", program.ThisBuild().Short(), "")
 	all.Go(func() {
