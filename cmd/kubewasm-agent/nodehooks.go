@@ -332,9 +332,10 @@ func (h *nodeHooks) states() (states []clusterplugins.State) {
 	objects, good, refused := h.objects, h.good, h.refused
 	h.mu.Unlock()
 	a := h.agent.Load()
-	if a == nil {
+	if a == nil || objects == nil {
 		return nil
 	}
+	states = []clusterplugins.State{}
 	for i := range objects {
 		object := &objects[i]
 		s := clusterplugins.State{Kind: object.Kind, Name: object.Name, UID: object.UID, Generation: object.Generation, State: string(host.Loading)}

@@ -228,6 +228,10 @@ func (o *objects) states() (states []clusterplugins.State) {
 	o.mu.Lock()
 	applied := o.applied
 	o.mu.Unlock()
+	if applied == nil {
+		return nil
+	}
+	states = []clusterplugins.State{}
 	refused := o.manager.Refused()
 	infos := map[string]*manage.Info{}
 	list := o.manager.List()

@@ -321,6 +321,7 @@ func (w *Watch) tell() {
 func (w *Watch) snapshot(now time.Time) (objects []Object, next time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	objects = []Object{} // Not nil, as before they are known.
 	for _, k := range w.kinds {
 		if !k.known {
 			return nil, 0, false

@@ -89,7 +89,7 @@ func (a *agent) apply(objects []clusterplugins.Object) {
 func (a *agent) states() (states []clusterplugins.State) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for i := range a.objects {
+	for i := range a.objects { // None until they are known.
 		o := &a.objects[i]
 		states = append(states, clusterplugins.State{Kind: o.Kind, Name: o.Name, UID: o.UID, Generation: o.Generation, State: "Serving", Digest: fmt.Sprintf("%064d", o.Generation), Reference: "ghcr.io/acme/hook:1"})
 	}
