@@ -119,13 +119,13 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 	if err == nil {
 		err = p.leaveOut()
 	}
-	if err == nil {
-		err = p.mayPreempt(p.functions)
-	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("plugin %q: %w", cfg.Name, err), guest.Close(ctx))
 	}
 	p.offered = offered &^ f.Lacks
+	if err := p.mayPreempt(); err != nil {
+		return nil, errors.Join(err, guest.Close(ctx))
+	}
 	if err := p.watch(); err != nil {
 		return nil, errors.Join(fmt.Errorf("plugin %q: %w", cfg.Name, err), p.Close(ctx))
 	}

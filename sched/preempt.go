@@ -36,14 +36,15 @@ var budgets = schema.GroupVersionResource{Group: "policy", Version: "v1", Resour
 
 // mayPreempt returns an error if the guest names victims and may not, and otherwise has the scheduler
 // follow the PodDisruptionBudgets.
-func (p *Plugin) mayPreempt(functions abi.Mask) (err error) {
+func (p *Plugin) mayPreempt() (err error) {
 	switch {
-	case !functions.Has(abi.PotentialVictims):
+	case !p.functions.Has(abi.PotentialVictims):
 		return nil
-	case functions.Has(abi.PostFilter):
-		return errors.New("the guest implements both postfilter and potentialvictims, want one of them")
+	case p.functions.Has(abi.PostFilter):
+		return fmt.Errorf("plugin %q: the guest implements both postfilter and potentialvictims, want one of them", p.Name())
 	case !slices.Contains(p.args.Grants, GrantPreempt) && !slices.Contains(p.args.Grants, GrantPreemptAny):
-		return fmt.Errorf("the guest implements potentialvictims, which needs the grant %q or %q", GrantPreempt, GrantPreemptAny)
+		const signature = "(i32, i32) -> ()"
+		return &host.ImportError{Plugin: p.Name(), Module: abi.KindScheduler.Module(), Name: "result_victims", Got: signature, Want: signature, Grant: GrantPreempt}
 	case p.handle == nil || p.candidate:
 		return nil // It preempts nothing.
 	}

@@ -152,7 +152,7 @@ func granting(grants ...string) func(*sched.PluginConfig) {
 func TestPreemptionNeedsAGrant(t *testing.T) {
 	handle := &framework.Handle{Informers: framework.NewInformers()}
 	_, err := victims(t, handle, namesAll, granting())
-	want := `plugin "victims": the guest implements potentialvictims, which needs the grant "preempt" or "preempt-any"`
+	want := `plugin "victims": import k8s.io/scheduler.result_victims needs the grant "preempt", which the configuration does not give`
 	if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

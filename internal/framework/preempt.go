@@ -17,7 +17,7 @@ import (
 // Nominated implements sched.Handle.
 func (h *Handle) Nominated(node string) []*corev1.Pod { return h.Nominations[node] }
 
-// Preempt implements sched.Handle: the victims leave the snapshot.
+// Preempt implements sched.Handle: the victims leave the snapshot and the informers.
 func (h *Handle) Preempt(_ context.Context, _ string, _ *corev1.Pod, node string, victims []*corev1.Pod) error {
 	i := slices.IndexFunc(h.Snapshot, func(n *NodeInfo) bool { return n.node.Name == node })
 	if i < 0 {
@@ -26,6 +26,9 @@ func (h *Handle) Preempt(_ context.Context, _ string, _ *corev1.Pod, node string
 	n := h.Snapshot[i]
 	for _, pod := range victims {
 		if err := n.Remove(pod); err != nil {
+			return err
+		}
+		if err := h.Change(corev1.SchemeGroupVersion.WithResource("pods"), pod, nil); err != nil {
 			return err
 		}
 	}

@@ -82,10 +82,13 @@ func (p *plugin) dryRun(ctx context.Context, state fwk.CycleState, pod *corev1.P
 		},
 		Fits: func() (bool, []string, error) {
 			s := p.handle.RunFilterPluginsWithNominatedPods(ctx, state, pod, info)
-			if s.Code() == fwk.Error {
+			switch s.Code() {
+			case fwk.Success:
+				return true, nil, nil
+			case fwk.Error:
 				return false, nil, s.AsError()
 			}
-			return s.IsSuccess(), s.Reasons(), nil
+			return false, s.Reasons(), nil
 		},
 	}
 }
