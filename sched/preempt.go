@@ -115,8 +115,8 @@ func (p *Plugin) listBudgets() ([]*policyv1.PodDisruptionBudget, error) {
 }
 
 // PotentialVictims returns the Pods of a node that the guest allows to evict for the Pod of a cycle,
-// which is the clone of a dry run.
-func (p *Plugin) PotentialVictims(c *Cycle, nodeInfo NodeInfo) ([]*corev1.Pod, error) {
+// which is the clone of a dry run. There are none but with a success.
+func (p *Plugin) PotentialVictims(c *Cycle, nodeInfo NodeInfo) ([]*corev1.Pod, *Status) {
 	const f = abi.PotentialVictims
 	node := nodeInfo.Node()
 	if !p.functions.Has(f) || node == nil {
@@ -130,11 +130,10 @@ func (p *Plugin) PotentialVictims(c *Cycle, nodeInfo NodeInfo) ([]*corev1.Pod, e
 		}
 		return nil
 	})
-	switch s.Code() {
-	case abi.Success, abi.Unschedulable, abi.UnschedulableAndUnresolvable:
-		return victims, nil
+	if s != nil {
+		return nil, s
 	}
-	return nil, s.AsError()
+	return victims, nil
 }
 
 // resultVictims takes the refs of Pods of the node of the call.

@@ -72,8 +72,14 @@ func (n *NodeInfo) Copy() *NodeInfo {
 
 func dryRun(p *sched.Plugin, c *sched.Cycle, pod *corev1.Pod, n *NodeInfo) *preemption.DryRun {
 	return &preemption.DryRun{
-		Node:      n.node.Name,
-		Potential: func() ([]*corev1.Pod, error) { return p.PotentialVictims(c, n) },
+		Node: n.node.Name,
+		Potential: func() ([]*corev1.Pod, error) {
+			victims, s := p.PotentialVictims(c, n)
+			if s.Code() == abi.Error {
+				return nil, s.AsError()
+			}
+			return victims, nil
+		},
 		Remove: func(victim *corev1.Pod) error {
 			if err := n.Remove(victim); err != nil {
 				return err

@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/internal/preemption"
 )
 
@@ -68,8 +69,14 @@ func (p *plugin) dryRun(ctx context.Context, state fwk.CycleState, pod *corev1.P
 		infos[on.GetPod().UID] = on
 	}
 	return &preemption.DryRun{
-		Node:      info.Node().Name,
-		Potential: func() ([]*corev1.Pod, error) { return p.PotentialVictims(p.cycle(state, pod), info) },
+		Node: info.Node().Name,
+		Potential: func() ([]*corev1.Pod, error) {
+			victims, s := p.PotentialVictims(p.cycle(state, pod), info)
+			if s.Code() == abi.Error {
+				return nil, s.AsError()
+			}
+			return victims, nil
+		},
 		Remove: func(victim *corev1.Pod) error {
 			if err := info.RemovePod(logger, victim); err != nil {
 				return err
