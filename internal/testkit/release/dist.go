@@ -53,21 +53,31 @@ func (p program) tag(version string) string {
 // command is the program of users. It is the first one that is built: it builds and pushes guests.
 const command = "kubewasm"
 
-// programs returns the programs of a repository.
+// programs returns the programs of a repository: the command, and those with a Dockerfile.
 func programs(repo string) ([]program, error) {
-	list := []program{{command, "", all}, {"kubewasm-webhook", "", linux}, {"kubewasm-agent", "", linux}, {"kubewasm-policy-server", "", linux}}
-	const scheduler = "kubewasm-scheduler"
-	files, err := filepath.Glob(filepath.Join(repo, "cmd", scheduler, "go1*.mod"))
-	if err != nil || len(files) == 0 {
-		return nil, fmt.Errorf("find the minors of %s: %w", scheduler, errors.Join(err, os.ErrNotExist))
+	list := []program{{command, "", all}}
+	files, err := filepath.Glob(filepath.Join(repo, "cmd", "*", "Dockerfile"))
+	if err != nil {
+		return nil, err
 	}
-	minors := []string{"1.37"} // That of go.mod: build.sh.
 	for _, file := range files {
-		minors = append(minors, "1."+strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "go1"), ".mod"))
-	}
-	slices.Sort(minors)
-	for _, minor := range minors {
-		list = append(list, program{scheduler, minor, linux})
+		dir := filepath.Dir(file)
+		if _, err := os.Stat(filepath.Join(dir, "build.sh")); err != nil {
+			list = append(list, program{filepath.Base(dir), "", linux})
+			continue
+		}
+		minors := []string{"1.37"} // That of go.mod: build.sh.
+		others, err := filepath.Glob(filepath.Join(dir, "go1*.mod"))
+		if err != nil {
+			return nil, err
+		}
+		for _, other := range others {
+			minors = append(minors, "1."+strings.TrimSuffix(strings.TrimPrefix(filepath.Base(other), "go1"), ".mod"))
+		}
+		slices.Sort(minors)
+		for _, minor := range minors {
+			list = append(list, program{filepath.Base(dir), minor, linux})
+		}
 	}
 	return list, nil
 }

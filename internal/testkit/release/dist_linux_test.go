@@ -37,6 +37,34 @@ import (
 // few are the programs of the test: one for users and one with an image.
 var few = []program{{command, "", linux}, {"kubewasm-webhook", "", linux}}
 
+// TestPrograms holds that a release has the programs of the repository, and each the Dockerfile that it reads.
+func TestPrograms(t *testing.T) {
+	const repo = "../../.."
+	list, err := programs(repo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range list {
+		names = append(names, p.full())
+		if p.name == command {
+			continue
+		}
+		if r, err := readRecipe(repo, p.name); err != nil || r.user == "" {
+			t.Errorf("%s: %+v, %v", p.name, r, err)
+		}
+	}
+	for _, want := range []string{"kubewasm", "kubewasm-agent", "kubewasm-policy-server", "kubewasm-webhook", "kubewasm-scheduler-1.35", "kubewasm-scheduler-1.37"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("%s is not in %q", want, names)
+		}
+	}
+	guests, err := guestsOf(repo, list)
+	if err != nil || len(guests) < 17 || !slices.Contains(guests, "examples/sched/zone") {
+		t.Errorf("guests are %q: %v", guests, err)
+	}
+}
+
 // distOf prepares a release of the commit that is checked out, and makes the files of a few programs.
 func distOf(t *testing.T, version string) *maker {
 	t.Helper()

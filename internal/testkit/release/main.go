@@ -22,23 +22,33 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 )
 
 func main() {
 	keyFile := flag.String("key", "", "sign by the private key in this `file`: ECDSA in PEM")
 	unsigned := flag.Bool("unsigned", false, "make no signatures")
 	atTag := flag.Bool("tagged", false, "make the files of the tag that is checked out in DIR, instead of a new repository")
+	compare := flag.Bool("compare", false, "compare exported names with those of the last tag, by the rules of VERSIONING.md, instead of a release")
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: release [-key FILE | -unsigned] [-tagged] VERSION DIR")
+		fmt.Fprintln(os.Stderr, "usage: release [-key FILE | -unsigned] [-tagged] VERSION DIR\n       release -compare")
 		os.Exit(2)
 	}
 	flag.Parse()
+	if *compare {
+		if err := compareAll(context.Background(), ""); err != nil {
+			fmt.Fprintln(os.Stderr, "release:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if flag.NArg() != 2 || *unsigned && *keyFile != "" {
 		flag.Usage()
 	}
@@ -64,7 +74,7 @@ func release(ctx context.Context, version, dir, keyFile string, unsigned, atTag 
 	var tags []string
 	if atTag {
 		tags, err = tagged(ctx, dir, version)
-	} else {
+	} else if err = compareAll(ctx, version); err == nil {
 		tags, err = prepare(ctx, "../../..", version, dir)
 	}
 	if err != nil {
@@ -83,6 +93,28 @@ func release(ctx context.Context, version, dir, keyFile string, unsigned, atTag 
 		return tags, err
 	}
 	return tags, m.sign(ctx, key)
+}
+
+// compareAll compares the exported names of all modules with those of the last tag. next is the version to be made,
+// empty if it is not known.
+func compareAll(ctx context.Context, next string) error {
+	repo, err := filepath.Abs("../../..")
+	if err != nil {
+		return err
+	}
+	modules, err := read(ctx, repo)
+	if err != nil {
+		return err
+	}
+	var dirs []string
+	for _, m := range modules {
+		dirs = append(dirs, m.dir)
+	}
+	tag, err := checkAPI(ctx, repo, next, dirs)
+	if err == nil {
+		fmt.Fprintln(os.Stderr, "compared with", cmp.Or(tag, "nothing: there is no tag"))
+	}
+	return err
 }
 
 // errDirty reports that a work tree has changes.
