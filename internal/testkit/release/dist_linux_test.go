@@ -8,9 +8,11 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"maps"
@@ -30,6 +32,7 @@ import (
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/host/oci"
 )
@@ -143,6 +146,7 @@ func TestDist(t *testing.T) {
 	t.Run("the chart", func(t *testing.T) { chartRenders(t, m) })
 	t.Run("signatures", func(t *testing.T) { signatures(t, m) })
 	t.Run("commands of the documents", func(t *testing.T) { commandsWork(t, m) })
+	t.Run("manifests of package managers", func(t *testing.T) { manifestsFit(t, m, files) })
 	t.Run("packages of languages", func(t *testing.T) { packagesOfLanguages(t, m) })
 	t.Run("the commit of a tag", func(t *testing.T) { tagIsChecked(t, m) })
 }
@@ -277,7 +281,12 @@ func imagesRun(t *testing.T, m *maker) {
 		if err := os.WriteFile(policies, []byte("plugins:\n- name: labels\n  module: {file: "+dir+"/plugins/required-labels.wasm}\n  guestConfig: {labels: [owner]}\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		start(t.Context(), t, desc.Platform.Architecture, entrypoint, "-check", "-config", policies)
+		cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+		if _, err := run(t.Context(), dir, "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+			"-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", cert); err != nil {
+			t.Fatal(err)
+		}
+		start(t.Context(), t, desc.Platform.Architecture, entrypoint, "-check", "-config", policies, "-cert", cert, "-key", key)
 	}
 }
 
@@ -380,7 +389,7 @@ func chartRenders(t *testing.T, m *maker) {
 	}
 }
 
-// signatures holds that all that images.txt lists is signed, and that a changed byte is refused.
+// signatures holds that all that images.txt lists is signed, that copies are, and that a changed byte is refused.
 func signatures(t *testing.T, m *maker) {
 	client, err := oci.New(oci.Config{})
 	if err != nil {
@@ -397,6 +406,14 @@ func signatures(t *testing.T, m *maker) {
 		}
 		if _, by, err := client.Verify(t.Context(), ref, trust); err != nil || len(by) != 1 {
 			t.Errorf("%s: signed by %q: %v", line, by, err)
+		}
+		// As the workflow pushes it.
+		to := oci.Reference{Layout: filepath.Join(t.TempDir(), "copy"), Tag: "copied"}
+		if _, err := client.Copy(t.Context(), ref, to); err != nil {
+			t.Error(err)
+		}
+		if digest, by, err := client.Verify(t.Context(), to, trust); err != nil || digest != ref.Digest || len(by) != 1 {
+			t.Errorf("a copy of %s: %s, signed by %q: %v", line, digest, by, err)
 		}
 	}
 	ref, err := m.inLayout(m.images[0])
@@ -487,6 +504,42 @@ func commandsWork(t *testing.T, m *maker) {
 		}
 		if err := os.WriteFile(file, data, 0o600); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// manifestsFit holds that the manifests of Krew and Homebrew name the archives with their digests.
+func manifestsFit(t *testing.T, m *maker, files map[string]string) {
+	var plugin struct {
+		Spec struct {
+			Version   string `json:"version"`
+			Platforms []struct {
+				Selector struct {
+					MatchLabels map[string]string `json:"matchLabels"`
+				} `json:"selector"`
+				URI    string `json:"uri"`
+				SHA256 string `json:"sha256"`
+				Bin    string `json:"bin"`
+			} `json:"platforms"`
+		} `json:"spec"`
+	}
+	if err := yaml.Unmarshal([]byte(files["krew.yaml"]), &plugin); err != nil {
+		t.Fatal(err)
+	}
+	if plugin.Spec.Version != m.version || len(plugin.Spec.Platforms) != 2 {
+		t.Errorf("the manifest is %+v", plugin)
+	}
+	for _, p := range plugin.Spec.Platforms {
+		name := p.URI[strings.LastIndexByte(p.URI, '/')+1:]
+		want := m.archiveName(few[0], platform{p.Selector.MatchLabels["os"], p.Selector.MatchLabels["arch"]}) + ".tar.gz"
+		if sum := fmt.Sprintf("%x", sha256.Sum256([]byte(files[name]))); name != want || p.SHA256 != sum || p.Bin != command {
+			t.Errorf("the manifest has %+v, want %s with %s", p, want, sum)
+		}
+		if formula := files["kubewasm.rb"]; !strings.Contains(formula, `url "`+p.URI+"\"\n      sha256 \""+p.SHA256+`"`) {
+			t.Errorf("the formula does not have %+v:\n%s", p, formula)
+		}
+		if !strings.Contains(files[sums], p.SHA256+"  "+name+"\n") {
+			t.Errorf("%s does not have %s", sums, name)
 		}
 	}
 }
