@@ -150,7 +150,7 @@ chart: ## Check the chart: lint and render it for the values in its ci, decode t
 WAT := $(shell find . -path '*/testdata/*.wat') internal/wasmbin/profiler.wat
 
 # The modules with generated files beside the root. Their commands find kubewasm on the PATH.
-GENERATING := charts cmd/kubewasm internal/testkit/newestapi internal/testkit/schemas internal/testkit/alerts examples/controller internal/bench
+GENERATING := charts cmd/kubewasm internal/testkit/newestapi internal/testkit/schemas cmd/kubewasm-controller/api internal/testkit/alerts examples/controller internal/bench
 
 # The programs whose tests write their rows of docs/metrics.md.
 PROGRAMS := cmd/kubewasm-agent cmd/kubewasm-policy-server cmd/kubewasm-scheduler cmd/kubewasm-webhook

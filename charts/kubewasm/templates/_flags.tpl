@@ -23,6 +23,9 @@ of arguments in YAML. */ -}}
 {{- if .events }}
 - -events
 {{- end }}
+{{- if .cluster }}
+- -cluster
+{{- end }}
 {{- if .audit.enabled }}
 - -audit-interval={{ .audit.interval }}
 - -audit-qps={{ .audit.qps }}

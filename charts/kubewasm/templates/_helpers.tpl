@@ -1,3 +1,11 @@
+{{- /* The process in a PluginReport. */ -}}
+{{- define "kubewasm.process" -}}
+- {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+- {name: POD_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
+- {name: POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}
+- {name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+{{- end -}}
+
 {{- /* The name of a component: (dict "root" $ "component" "webhook"). */ -}}
 {{- define "kubewasm.name" -}}
 {{- $base := .root.Values.fullnameOverride -}}
