@@ -83,7 +83,7 @@ func (m *maker) bom(p program, on platform, file string) error {
 		Namespace: "https://" + root + "/releases/download/" + m.version + "/" + name + ".spdx.json#" + sum,
 		Creation:  spdxCreation{m.time.Format(time.RFC3339), []string{"Tool: kubewasm-release"}},
 		Packages: []spdxPackage{{
-			ID: program, Name: p.full(), Version: m.version, Location: "https://" + root + "/releases/download/" + m.version + "/" + name,
+			ID: program, Name: p.full(), Version: m.version, Location: "https://" + root + "/releases/tag/" + m.version,
 			Concluded: "Apache-2.0", Declared: "Apache-2.0", Copyright: "NOASSERTION", File: filepath.Base(file), Purpose: "APPLICATION",
 			Checksums: []spdxChecksum{{"SHA256", sum}},
 		}},
