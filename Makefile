@@ -84,8 +84,14 @@ modules: ## Run the tests of the nested modules, but for internal/testkit/e2e: t
 	done
 
 .PHONY: release-snapshot
-release-snapshot: ## Prepare the release of VERSION in the new repository DIR, and print what to push.
-	go run -C internal/testkit/release . $(VERSION) $(abspath $(DIR))
+release-snapshot: ## Prepare the release of VERSION in the new repository DIR with its files in DIR/dist, and print what to push: 10 minutes, longer with a cold build cache.
+	go run -C internal/testkit/release . $(if $(KEY),-key $(abspath $(KEY))) $(VERSION) $(abspath $(DIR))
+
+.PHONY: vulnerabilities
+vulnerabilities: ## Look for known vulnerabilities in the programs, which needs the network.
+	for mod in . $(WINGS) cmd/kubewasm-agent cmd/kubewasm-policy-server cmd/kubewasm-scheduler; do \
+	  (cd $$mod && go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...) || exit 1; \
+	done
 
 .PHONY: replays
 replays: ## Record 100,000 calls of each kind and repeat them, the scheduler's in a control plane: 10 minutes.
