@@ -63,7 +63,7 @@ languages: ## Test new plugins of each kind, and the SDKs of other languages tha
 	cd guest/rust && PATH="/usr/bin:$$PATH" cargo test --offline --quiet --target-dir "$${XDG_CACHE_HOME:-$$HOME/.cache}/kubewasm/rust-native"
 	KUBEWASM_LANGUAGES=1 go test -timeout 20m -run 'TestStacks|TestMetadataOfEach|TestReaders|TestMalformedMessages|TestSizesOfModules' \
 	  ./admission ./internal/guestbuild ./guest/c ./abi/conformance ./internal/testkit/readme
-	KUBEWASM_LANGUAGES=1 go test -C cmd/kubewasm -timeout 20m -run 'TestReaders|TestGeneratedCodeCompiles|TestNewPlugins|TestMessagesOfRust' ./...
+	KUBEWASM_LANGUAGES=1 go test -C cmd/kubewasm -timeout 20m -run 'TestReaders|TestGeneratedCodeCompiles|TestNewPlugins|TestMessagesOf' ./...
 	KUBEWASM_LANGUAGES=1 go test -C admission/kubewarden -timeout 20m -run 'TestKubewardenWASI' ./internal/policies
 
 # Most of the guides are not in README.md's second command: programs that embed
@@ -84,8 +84,14 @@ modules: ## Run the tests of the nested modules, but for internal/testkit/e2e: t
 	done
 
 .PHONY: release-snapshot
-release-snapshot: ## Prepare the release of VERSION in the new repository DIR, and print what to push.
-	go run -C internal/testkit/release . $(VERSION) $(abspath $(DIR))
+release-snapshot: ## Prepare the release of VERSION in the new repository DIR with its files in DIR/dist, and print what to push: 10 minutes, longer with a cold build cache.
+	go run -C internal/testkit/release . $(if $(KEY),-key $(abspath $(KEY))) $(VERSION) $(abspath $(DIR))
+
+.PHONY: vulnerabilities
+vulnerabilities: ## Look for known vulnerabilities in the programs, which needs the network.
+	for mod in . $(WINGS) cmd/kubewasm-agent cmd/kubewasm-policy-server cmd/kubewasm-scheduler; do \
+	  (cd $$mod && go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...) || exit 1; \
+	done
 
 .PHONY: replays
 replays: ## Record 100,000 calls of each kind and repeat them, the scheduler's in a control plane: 10 minutes.

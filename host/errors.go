@@ -99,9 +99,14 @@ type ImportError struct {
 	Got, Want string
 	// Grant is the grant that the configuration lacks, if that is the mistake.
 	Grant string
+	// kind is that of the plugin, if it is not the host's. Its further imports have no errors.
+	kind abi.Kind
 }
 
 func (e *ImportError) Error() string {
+	if e.kind != abi.KindCommon {
+		return fmt.Sprintf("plugin %q: it is a plugin of kind %s: import %s.%.200s is not provided by this host", e.Plugin, e.kind, e.Module, e.Name)
+	}
 	if e.Want == "" {
 		return fmt.Sprintf("plugin %q: import %.200s.%.200s is not provided by this host", e.Plugin, e.Module, e.Name)
 	}

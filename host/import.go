@@ -116,6 +116,10 @@ const maxImportErrors = 50
 // signature, or has with a grant that is not in grants.
 func (t importTable) check(plugin string, c *compiled, grants []string) []error {
 	var errs []error
+	modules, foreign := map[string]bool{}, map[string]bool{} // Those of the table, and those of other kinds.
+	for name := range t {
+		modules[name[0]] = true
+	}
 	for _, fn := range c.imports {
 		if len(errs) == maxImportErrors {
 			return append(errs, fmt.Errorf("plugin %q: more mistakes of imports", plugin))
@@ -125,6 +129,13 @@ func (t importTable) check(plugin string, c *compiled, grants []string) []error 
 		if !ok {
 			if rewriters(module) {
 				continue // Checked by the rewriter.
+			}
+			if kind := kindOf(module); kind != abi.KindCommon && !modules[module] {
+				if !foreign[module] {
+					foreign[module] = true
+					errs = append(errs, &ImportError{Plugin: plugin, Module: module, Name: name, Got: got, kind: kind})
+				}
+				continue
 			}
 			errs = append(errs, &ImportError{Plugin: plugin, Module: module, Name: name, Got: got})
 			continue
@@ -140,6 +151,16 @@ func (t importTable) check(plugin string, c *compiled, grants []string) []error 
 		errs = append(errs, &ImportError{Plugin: plugin, Module: module, Name: name, Got: "memory"})
 	}
 	return errs
+}
+
+// kindOf returns the kind of plugins whose functions a module of imports has, KindCommon for others.
+func kindOf(module string) abi.Kind {
+	for _, kind := range []abi.Kind{abi.KindScheduler, abi.KindAdmission, abi.KindHook} {
+		if kind.Module() == module {
+			return kind
+		}
+	}
+	return abi.KindCommon
 }
 
 // of returns the functions that a module imports, in the order of compiled.hosted.

@@ -34,6 +34,7 @@ const hooksWait = 5 * time.Second
 type nodeHooks struct {
 	cfg    apiserver.Config
 	client *apiserver.Client
+	watch  *clusterplugins.Watch
 	logger *slog.Logger
 	// file keeps the objects over restarts, empty for none.
 	file string
@@ -67,10 +68,10 @@ func followHooks(ctx context.Context, cfg *config, logger *slog.Logger) (h *node
 	if cfg.CacheDir != "" {
 		h.file = filepath.Join(cfg.CacheDir, "nodehooks.json")
 	}
-	watch := clusterplugins.New(clusterplugins.Config{Client: client, Resources: []clusterplugins.Resource{clusterplugins.NodeHooks}, Apply: h.apply, Logger: logger})
+	h.watch = clusterplugins.New(clusterplugins.Config{Client: client, Resources: []clusterplugins.Resource{clusterplugins.NodeHooks}, Apply: h.apply, Logger: logger})
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
-	all.Go(func() { watch.Run(ctx) })
+	all.Go(func() { h.watch.Run(ctx) })
 	timer := time.NewTimer(hooksWait)
 	defer timer.Stop()
 	select {
@@ -78,7 +79,7 @@ func followHooks(ctx context.Context, cfg *config, logger *slog.Logger) (h *node
 	case <-ctx.Done():
 	case <-timer.C:
 		h.restore()
-		logger.Error("the API server does not send the NodeHooks; the agent goes on with those that it has kept", slog.Int("hooks", len(h.objects)), slog.Any("err", watch.Err()))
+		logger.Error("the API server does not send the NodeHooks; the agent goes on with those that it has kept", slog.Any("err", h.watch.Err()))
 	}
 	process := clusterplugins.ThisProcess("kubewasm-agent", program.ThisBuild().Short(), "")
 	all.Go(func() {
@@ -332,9 +333,10 @@ func (h *nodeHooks) states() (states []clusterplugins.State) {
 	objects, good, refused := h.objects, h.good, h.refused
 	h.mu.Unlock()
 	a := h.agent.Load()
-	if a == nil {
+	if a == nil || objects == nil {
 		return nil
 	}
+	states = []clusterplugins.State{}
 	for i := range objects {
 		object := &objects[i]
 		s := clusterplugins.State{Kind: object.Kind, Name: object.Name, UID: object.UID, Generation: object.Generation, State: string(host.Loading)}

@@ -284,13 +284,22 @@ func serve(ctx context.Context, args []string, registry *prometheus.Registry) er
 		}()
 	}
 
+	ready := manager.Ready
 	if o.objects {
 		kind, _ := rt.Engine()
-		stop, err := followObjects(ctx, cluster, manager, clusterplugins.ThisProcess("kubewasm-webhook", build.Short(), string(kind)), logger)
+		watch, stop, err := followObjects(ctx, cluster, manager, clusterplugins.ThisProcess("kubewasm-webhook", build.Short(), string(kind)), logger)
 		if err != nil {
 			return err
 		}
 		defer stop()
+		metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: clusterplugins.StaleMetric, Help: clusterplugins.StaleHelp}, func() float64 { return watch.Silent().Seconds() }))
+		ready = func() error {
+			err := manager.Ready()
+			if err != nil {
+				err = errors.Join(err, watch.Err())
+			}
+			return err
+		}
 	}
 
 	if o.audits.interval != 0 {
@@ -316,7 +325,7 @@ func serve(ctx context.Context, args []string, registry *prometheus.Registry) er
 	}
 	serving := o.server
 	serving.Bodies = admission.NewBodies(admission.BodyLimits{Bytes: o.bodyBytes})
-	serving.Engine, serving.Ready, serving.Logger = engine, manager.Ready, logger
+	serving.Engine, serving.Ready, serving.Logger = engine, ready, logger
 	serving.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	serving.Counter, serving.Status = verdicts, o.status(rt, manager, status)
 	if serving.Tokens, err = o.tokens.config(ctx, o.kube); err != nil {

@@ -46,21 +46,21 @@ type objects struct {
 
 // followObjects lets the manager serve the policies of the cluster until stop is called, and reports
 // on them.
-func followObjects(ctx context.Context, cluster *rest.Config, manager *manage.Manager, process clusterplugins.Process, logger *slog.Logger) (stop func(), err error) {
+func followObjects(ctx context.Context, cluster *rest.Config, manager *manage.Manager, process clusterplugins.Process, logger *slog.Logger) (watch *clusterplugins.Watch, stop func(), err error) {
 	client, err := apiClient(cluster)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	manager.ExpectCluster()
 	o := &objects{manager: manager, client: client, process: process, logger: logger}
-	watch := clusterplugins.New(clusterplugins.Config{
+	watch = clusterplugins.New(clusterplugins.Config{
 		Client: client, Resources: []clusterplugins.Resource{clusterplugins.ClusterAdmissionPolicies, clusterplugins.AdmissionPolicies}, Apply: o.apply, Logger: logger,
 	})
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	all.Go(func() { watch.Run(ctx) })
 	all.Go(func() { clusterplugins.Report(ctx, client, process, o.states, logger) })
-	return func() {
+	return watch, func() {
 		cancel()
 		all.Wait()
 	}, nil
@@ -228,6 +228,10 @@ func (o *objects) states() (states []clusterplugins.State) {
 	o.mu.Lock()
 	applied := o.applied
 	o.mu.Unlock()
+	if applied == nil {
+		return nil
+	}
+	states = []clusterplugins.State{}
 	refused := o.manager.Refused()
 	infos := map[string]*manage.Info{}
 	list := o.manager.List()

@@ -219,10 +219,13 @@ func verdictOf(t *tool, result *audit.Result) error {
 			t.warn(fmt.Sprintf("the policy %s was asked about nothing: %s", p.Name, p.Skipped))
 		}
 	}
+	if len(result.Policies) == 0 {
+		t.warn("there are no policies, so nothing was audited")
+	}
 	switch {
 	case result.Count(audit.Denied) != 0:
 		return errRefused
-	case len(unasked) != 0:
+	case len(unasked) != 0 || len(result.Policies) == 0:
 		return errUnasked
 	}
 	return nil

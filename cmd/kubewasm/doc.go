@@ -528,7 +528,8 @@
 // for objects without one. Reports that have no findings any more are deleted.
 //
 // The exit code is 0 if no object is denied, and 2 if one is. It is 1 if something could not be
-// audited, and 3 if a policy is asked about nothing since its rules seem to be misspelt.
+// audited, and 3 if there are no policies or one is asked about nothing, since its rules seem to
+// be misspelt.
 //
 // The flags are:
 //

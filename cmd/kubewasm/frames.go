@@ -2,10 +2,15 @@ package main
 
 import (
 	"errors"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/kubewasm/kubewasm/host"
 )
+
+// nameless matches a function that has a number in place of its name.
+var nameless = regexp.MustCompile(`\.\$\d+\(`)
 
 // maxFrames is the number of functions of a stack that are printed.
 const maxFrames = 8
@@ -22,6 +27,9 @@ func frames(err error) (lines []string) {
 	}
 	for line := range strings.Lines(trap.Frames(maxFrames)) {
 		lines = append(lines, "\tat "+strings.TrimSpace(line))
+	}
+	if slices.ContainsFunc(lines, nameless.MatchString) {
+		lines = append(lines, "\thint: kubewasm build --debug keeps the names of functions, as run and test do of a directory")
 	}
 	return lines
 }

@@ -82,6 +82,9 @@ func gen(t *tool, flags *pflag.FlagSet) action {
 				return fmt.Errorf("gen: %w", err)
 			}
 		}
+		if language.Name == "go" && !token.IsIdentifier(*name) {
+			return fmt.Errorf("gen: %q is no name of a Go package: give one with --package, or another directory with --output-dir", *name)
+		}
 		if len(*dirs) == 0 {
 			*dirs = []string{"."}
 		}

@@ -75,12 +75,23 @@ func (t *tool) help(args []string) error {
 	return nil
 }
 
+// otherNames has what takes the place of commands of other tools.
+var otherNames = map[string]string{
+	"verify": "pull and inspect verify signatures, with --key FILE", "login": "docker login keeps credentials for push and pull",
+	"init": `did you mean "new"?`, "create": `did you mean "new"?`, "compile": `did you mean "build"?`, "generate": `did you mean "gen"?`,
+	"apply": `"kubewasm manifests" writes what kubectl apply takes`, "deploy": `"kubewasm manifests" writes what kubectl apply takes`,
+}
+
 // unknown reports a command that does not exist.
 func (t *tool) unknown(command string) error {
 	var names []string
 	for _, c := range commands {
 		names = append(names, c.name)
 	}
-	fmt.Fprintf(t.err, "kubewasm: unknown command %q%s\n\"kubewasm help\" prints the commands.\n", command, nearest.Hint("; ", command, names))
+	hint := nearest.Hint("; ", command, names)
+	if meant := otherNames[command]; meant != "" {
+		hint = "; " + meant
+	}
+	fmt.Fprintf(t.err, "kubewasm: unknown command %q%s\n\"kubewasm help\" prints the commands.\n", command, hint)
 	return errPrinted
 }

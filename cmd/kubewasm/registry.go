@@ -133,6 +133,9 @@ func push(t *tool, flags *pflag.FlagSet) action {
 			return err
 		}
 		refs, err := references(words[1])
+		if _, is := os.Stat(words[1]); err != nil && is == nil {
+			return &usageError{fmt.Errorf("push: %s is a file, want a reference: the module comes before it", words[1])}
+		}
 		if err != nil {
 			return err
 		}

@@ -136,6 +136,9 @@ func (t *tool) trial(ctx context.Context, flags *pflag.FlagSet, f *runFlags, pat
 		trial.objects, err = trial.requests.objects(ctx, t, f.files)
 	}
 	if err != nil {
+		if r, _ := t.inspected(ctx, path, f); r != nil && r.mask.Of(abi.KindService) != 0 {
+			return nil, errMethod(command, path, r) // The file has a message.
+		}
 		return nil, err
 	}
 	trial.warn = func(warnings []string) { t.warnAll(strings.Join(f.files, ", "), warnings) }
@@ -172,10 +175,7 @@ func (t *tool) trial(ctx context.Context, flags *pflag.FlagSet, f *runFlags, pat
 		return nil, fmt.Errorf("%s %s: %w", command, path, r.err)
 	}
 	if r.mask.Of(abi.KindService) != 0 {
-		if command != "run" {
-			return nil, fmt.Errorf("%s %s: it is a plugin of a service, which only run calls", command, path)
-		}
-		return nil, fmt.Errorf("run %s: name a method, one of %s", path, strings.Join(r.methods(), ", "))
+		return nil, errMethod(command, path, r)
 	}
 	if given := trial.requests.given; len(given) != 0 && r.mask.Of(abi.KindAdmission) == 0 {
 		return nil, fmt.Errorf("%s %s: %s is for admission plugins, and this is one of kind %s", command, path, strings.Join(given, ", "), strings.Join(r.Kinds, " and "))
@@ -193,6 +193,23 @@ func (t *tool) trial(ctx context.Context, flags *pflag.FlagSet, f *runFlags, pat
 		trial.cfg.Logger = slog.New(slog.NewTextHandler(t.err, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	return trial, nil
+}
+
+// inspected returns what a module is, whatever its configuration.
+func (t *tool) inspected(ctx context.Context, path string, f *runFlags) (*examination, error) {
+	_, module, err := t.module(ctx, path, f.from)
+	if err != nil {
+		return nil, err
+	}
+	return t.examine(ctx, trying{module: module, gatekeeper: f.gatekeeper})
+}
+
+// errMethod returns the error for a plugin of a service that is run without a method.
+func errMethod(command, path string, r *examination) error {
+	if command != "run" {
+		return fmt.Errorf("%s %s: it is a plugin of a service, which only run calls", command, path)
+	}
+	return fmt.Errorf("run %s: name a method, one of %s", path, strings.Join(r.methods(), ", "))
 }
 
 // run runs the plugin, as each of its kinds.

@@ -11,6 +11,7 @@
 import * as host from "./internal/host";
 import * as reader from "./internal/json";
 import * as view from "./view";
+import * as wire from "./internal/wire";
 import { Writer } from "./internal/writer";
 import { leave } from "./internal/plugin";
 import { getObject, listObjects } from "./internal/lookup";
@@ -128,6 +129,7 @@ export class Request extends view.Message {
       do n = importObject(host.buffer, host.limit); while (host.more(n));
       b = host.taken(n);
       this.object_ = b;
+      reader.setPlaces(false, placesOf(this, b, 101));
     }
     return b;
   }
@@ -141,6 +143,7 @@ export class Request extends view.Message {
       do n = importOldObject(host.buffer, host.limit); while (host.more(n));
       b = host.taken(n);
       this.oldObject_ = b;
+      reader.setPlaces(true, placesOf(this, b, 102));
     }
     return b;
   }
@@ -182,6 +185,14 @@ function envelope(r: Request): Request {
     r.end_ = r.at_ + n;
   }
   return r;
+}
+
+/** placesOf returns the host's places in an object of a request, of field n; null without any. */
+function placesOf(r: Request, object: ArrayBuffer, n: u32): reader.Places | null {
+  if (object.byteLength == 0) return null;
+  envelope(r);
+  if (!wire.find(r.at_, r.end_, n, false) || wire.type != wire.BYTES || wire.to - wire.from < 8) return null;
+  return new reader.Places(object, r.bytes_!, wire.from, <i32>((wire.to - wire.from) >> 3));
 }
 
 /** Path is the path of a field in an object: new Path("spec").child("containers").index(0). */
@@ -687,6 +698,8 @@ export function list<T extends view.Message>(resource: string, namespace: string
 
 function finish(response: Response | null): u64 {
   const verdict = response === null ? 0 : response.answer_();
+  reader.setPlaces(false, null); // They would keep the objects.
+  reader.setPlaces(true, null);
   leave();
   return verdict;
 }

@@ -318,7 +318,7 @@ let members: StaticArray<usize> = new StaticArray<usize>(64);
 /** membersOf returns where the members of an object in JSON lie. */
 function membersOf(m: Message): StaticArray<usize> {
   const end = m.end_;
-  if (m.index_ === null && end - m.at_ >= INDEXED) m.index_ = new json.Index(m.at_, end);
+  if (m.index_ === null && end - m.at_ >= INDEXED) m.index_ = json.indexOf(m.at_, end);
   const index = m.index_;
   let n = 0;
   let at = json.first(m.at_, end, 0x7b);

@@ -1,6 +1,7 @@
 package c_test
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	walk "github.com/kubewasm/kubewasm/internal/json"
 	"github.com/kubewasm/kubewasm/internal/testkit/languages"
 )
 
@@ -102,6 +104,13 @@ func seeds(t *testing.T) (all [][]byte) {
 		add(1, text)
 		add(2, proto)
 		add(3, text)
+		places := make([]uint64, 63)
+		_, n := walk.ValidIndex(text, places, 0)
+		indexed := []byte{byte(n)}
+		for _, place := range places[:n] {
+			indexed = binary.LittleEndian.AppendUint64(indexed, place)
+		}
+		add(5, append(indexed, text...))
 	}
 	for _, value := range []string{"1.5Gi", "-100m", "1e3", "12345678901234567890", "2026-11-21T03:00:00.5+01:00", "-42", "1.25E-3", " a, b ,", `{"a":[1,{"b":"\\u00e9"}]}`} {
 		add(3, []byte(value))

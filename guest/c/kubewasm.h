@@ -146,6 +146,7 @@ KW_FROM_GUEST("k8s.io/scheduler", activate);
 KW_FROM_GUEST("k8s.io/scheduler", result_pods);
 KW_FROM_GUEST("k8s.io/scheduler", result_nominated_node_name);
 KW_FROM_GUEST("k8s.io/scheduler", result_sign_fragments);
+KW_FROM_GUEST("k8s.io/scheduler", result_victims);
 KW_FROM_GUEST("k8s.io/scheduler", result_nominations);
 KW_FROM_GUEST("k8s.io/scheduler", result_placements);
 KW_FROM_GUEST("k8s.io/scheduler", event);
@@ -155,6 +156,7 @@ KW_IMPORT("k8s.io/scheduler", "node_info_version") uint64_t kw_host_node_info_ve
 KW_IMPORT("k8s.io/scheduler", "node_info") uint32_t kw_host_node_info(uint64_t node, void *buf, uint32_t limit);
 KW_IMPORT("k8s.io/scheduler", "node_images") uint32_t kw_host_node_images(uint64_t node, void *buf, uint32_t limit);
 KW_IMPORT("k8s.io/scheduler", "node_pods") uint32_t kw_host_node_pods(uint64_t node, void *buf, uint32_t limit);
+KW_IMPORT("k8s.io/scheduler", "nominated_pods") uint32_t kw_host_nominated_pods(uint64_t node, void *buf, uint32_t limit);
 KW_IMPORT("k8s.io/scheduler", "count_pods") uint32_t kw_host_count_pods(uint32_t terminating, const void *nodes, uint32_t bytes, const void *p, uint32_t n, void *buf, uint32_t limit);
 KW_IMPORT("k8s.io/scheduler", "pod_group_pod") uint32_t kw_host_pod_group_pod(uint32_t index, void *buf, uint32_t limit);
 KW_IMPORT("k8s.io/scheduler", "try_pod_group") uint32_t kw_host_try_pod_group(const void *p, uint32_t n, void *buf, uint32_t limit);
@@ -625,6 +627,29 @@ KW_VECTORS KW_INLINE bool kw_json_is_plain(const char *p, uint32_t n) {
   return true;
 }
 
+// kw_index has the places of long arrays and objects of a document, as the host gives them with a
+// request: n of them, each end << 32 | start, ascending by start. It may lack any, and is not trusted.
+typedef struct { kw_str json; const char *places; uint32_t n; } kw_index;
+KW_SHARED kw_index kw_indexes[2]; // Of the object and the old object.
+
+// kw_json_indexed returns what follows the object or array that begins at p, 0 if no index has it.
+__attribute__((noinline)) KW_INLINE const char *kw_json_indexed(const char *p, const char *end) {
+  for (const kw_index *x = kw_indexes; x < kw_indexes + 2; x++) {
+    const size_t at = (size_t)p - (size_t)x->json.p;
+    if (at >= x->json.n) continue;
+    uint32_t low = 0, high = x->n;
+    while (low < high) {
+      const uint32_t middle = (low + high) / 2;
+      if (KW_LOAD(uint32_t, x->places + 8 * middle) < at) low = middle + 1;
+      else high = middle;
+    }
+    if (low == x->n || KW_LOAD(uint32_t, x->places + 8 * low) != at) return 0;
+    const size_t last = KW_LOAD(uint32_t, x->places + 8 * low + 4) - at - 1;
+    return last && last < (size_t)(end - p) && p[last] == *p + 2 ? p + last + 1 : 0;
+  }
+  return 0;
+}
+
 // kw_json_nested_end returns what follows the object or array that begins at p, 0 if it does not
 // end.
 KW_VECTORS KW_INLINE const char *kw_json_nested_end(const char *p, const char *end) {
@@ -632,7 +657,7 @@ KW_VECTORS KW_INLINE const char *kw_json_nested_end(const char *p, const char *e
   uint64_t in_string = 0; // All bits are set where the block before ended in a string.
   bool escaped = false;   // The block before ended with a backslash that escapes.
   char last[64];
-  for (;; p += 64) {
+  for (const char *start = p;; p += 64) {
     kw_json_block b;
     const uint32_t left = (uint32_t)(end - p);
     if (left >= 64) KW_JSON_BLOCK(b, p);
@@ -659,6 +684,8 @@ KW_VECTORS KW_INLINE const char *kw_json_nested_end(const char *p, const char *e
         if (depth + (uint32_t)__builtin_popcountll(b.opens & (close - 1)) == closed) return p + __builtin_ctzll(close) + 1;
       }
     if (left <= 64) return 0;
+    const char *after = p == start ? kw_json_indexed(p, end) : 0;
+    if (after) return after;
     depth += opens - closes;
   }
 }
@@ -1097,11 +1124,15 @@ KW_INLINE void kw_discard(void *block, uint32_t n) {
   kw_old_blocks = g;
 }
 
+// kw_request_bytes is the message of the request of an admission plugin.
+KW_SHARED kw_str kw_request_bytes;
+
 // kw_begin begins a call: exported functions of this header call it first.
 KW_INLINE void kw_begin(void) {
   for (kw_garbage *g = kw_old_blocks; g; g = g->next) kw_free(g->block, g->n);
   kw_old_blocks = 0;
   kw_arena_reset(&kw_call);
+  kw_request_bytes = kw_indexes[0].json = kw_indexes[1].json = (kw_str){0, 0};
 }
 
 // kw_view is a message that is read when its fields are: bytes of protobuf, JSON, or the object or
@@ -2042,7 +2073,7 @@ KW_INLINE kw_str kw_taint_text(core_Taint t) {
   X(0, preenqueue) X(1, queuesort) X(2, eventstoregister) X(3, queueinghint) X(4, prefilter) X(5, addpod) X(6, removepod) X(7, filter) \
   X(8, postfilter) X(9, prescore) X(10, score) X(11, normalizescore) X(12, reserve) X(13, unreserve) X(14, permit) X(15, prebindpreflight) \
   X(16, prebind) X(17, bind) X(18, postbind) X(19, signpod) X(20, podgrouppostfilter) X(21, generateplacements) X(22, scoreplacement) \
-  X(23, normalizeplacementscore) X(24, clonecycle) X(25, prequeueinghint) X(32, validate) X(33, mutate) X(34, convert) X(48, hook) \
+  X(23, normalizeplacementscore) X(24, clonecycle) X(25, prequeueinghint) X(26, potentialvictims) X(32, validate) X(33, mutate) X(34, convert) X(48, hook) \
   X(56, configure) X(60, services)
 #define KW_DECLARE_POINT(bit, name) extern const char kw_implements_##name __attribute__((weak));
 KW_POINTS(KW_DECLARE_POINT)
@@ -2465,6 +2496,8 @@ KW_INLINE kw_result kw_nominate(kw_str node) {
   kw_host_result_nominated_node_name(node.p, node.n);
   return 1ull << 32;
 }
+// KW_POTENTIALVICTIMS hands over the Pods of the node that may be evicted by kw_victims, or else none.
+#define KW_POTENTIALVICTIMS(cycle, pod, node) KW_CYCLE_POD_NODE(potentialvictims, int32_t, cycle, pod, node)
 #define KW_PRESCORE(cycle, pod) KW_CYCLE_POD(prescore, int32_t, cycle, pod)
 #define KW_SCORE(cycle, pod, node) KW_CYCLE_POD_NODE(score, uint64_t, cycle, pod, node)
 KW_INLINE kw_result kw_scored(int64_t score) {
@@ -2495,6 +2528,8 @@ KW_INLINE kw_str kw_node_names(void) {
 typedef struct { const uint64_t *of; uint32_t n; } kw_refs;
 KW_INLINE kw_refs kw_refs_of(kw_str answer) { return (kw_refs){(const uint64_t *)(const void *)answer.p, answer.n / 8}; }
 KW_INLINE kw_refs kw_node_refs(void) { return kw_refs_of(KW_ANSWER(kw_host_node_refs(buf, limit))); }
+KW_INLINE void kw_victims(kw_refs pods) { kw_host_result_victims(pods.of, 8 * pods.n); }
+KW_INLINE kw_refs kw_nominated_pods(core_Node node) { uint64_t ref = kw_ref(node); return kw_refs_of(KW_ANSWER(kw_host_nominated_pods(ref, buf, limit))); }
 KW_INLINE kw_refs kw_node_pods(core_Node node) { uint64_t ref = kw_ref(node); return kw_refs_of(KW_ANSWER(kw_host_node_pods(ref, buf, limit))); }
 // kw_list_pods returns the Pods of the cluster that are in a namespace, or in any if it is empty, and
 // chosen by a selector, sorted by namespace and name; with those that have a deletionTimestamp only if
@@ -2662,12 +2697,19 @@ KWV_ONE(kw_Request, requestKind, 13, kw_GroupVersionKind)
 KWV_ONE(kw_Request, requestResource, 14, kw_GroupVersionResource)
 KWV_STRING(kw_Request, requestSubResource, 15)
 
+// kw_with_index returns an object of the request, whose readers skip by the host's index.
+KW_INLINE kw_str kw_with_index(kw_str json, uint32_t i) {
+  kw_str places = kw_unpack(kw_find_bytes(kw_request_bytes.p, kw_request_bytes.n, 101 + i));
+  kw_indexes[i] = (kw_index){json, places.p, places.n / 8};
+  return json;
+}
+
 // kw_object_json and kw_old_object_json return the objects of the request, nothing if there is
 // none. kw_object_view and kw_old_object_view are views of them for the accessors of any type. The
 // host makes protobuf of objects of Kubernetes on demand, which costs it more than reading a few
 // fields of JSON does here: kw_object_proto_view is for a guest that reads much.
-KW_INLINE kw_str kw_object_json(void) { return KW_ANSWER(kw_host_admission_object(buf, limit)); }
-KW_INLINE kw_str kw_old_object_json(void) { return KW_ANSWER(kw_host_old_object(buf, limit)); }
+KW_INLINE kw_str kw_object_json(void) { return kw_with_index(KW_ANSWER(kw_host_admission_object(buf, limit)), 0); }
+KW_INLINE kw_str kw_old_object_json(void) { return kw_with_index(KW_ANSWER(kw_host_old_object(buf, limit)), 1); }
 KW_INLINE kw_str kw_options_json(void) { return KW_ANSWER(kw_host_options(buf, limit)); }
 KW_INLINE kw_view kw_object_view(void) { return kw_json(kw_object_json()); }
 KW_INLINE kw_view kw_old_object_view(void) { return kw_json(kw_old_object_json()); }
@@ -2714,7 +2756,7 @@ KW_INLINE kw_result kw_deny_as(uint32_t status) { return (uint64_t)status << 32 
   KW_EXPORT(#name) uint64_t kw_export_##name(void) {                                             \
     kw_begin();                                                                                  \
     kw_verdict = (kw_buf){0}, kw_field_errors = 0;                                               \
-    kw_result result = kw_point_##name(kw_Request_of_proto(KW_ANSWER(kw_host_admission_request(buf, limit)))); \
+    kw_result result = kw_point_##name(kw_Request_of_proto(kw_request_bytes = KW_ANSWER(kw_host_admission_request(buf, limit)))); \
     if (kw_verdict.n) kw_host_result(kw_verdict.p, kw_verdict.n);                                \
     return result;                                                                               \
   }                                                                                              \

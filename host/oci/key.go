@@ -155,6 +155,9 @@ func (s *Signer) check(keyless bool) (signer, error) {
 	if len(data) != 0 {
 		var err error
 		if checked.key, err = parseKey(data); err != nil {
+			if s.KeyFile != "" {
+				err = fmt.Errorf("%s: %w", s.KeyFile, err)
+			}
 			errs = append(errs, err)
 		}
 	}

@@ -111,7 +111,7 @@ func TestReadRefuses(t *testing.T) {
 		"cases: []":          "it has no cases",
 		"cases: [{pod: {}}]": "case 1 has no name",
 		"cases: [{name: a, pod: {}}, {name: a, pod: {}}]": `two cases have the name "a"`,
-		"cases: [{name: a, pods: {}}]":                    `unknown field "pods"`,
+		"cases: [{name: a, pods: {}}]":                    `unknown field "cases[0].pods", did you mean "pod"?`,
 		"cases: [":                                        "",
 	} {
 		if _, _, err := read(t, text); err == nil || !strings.Contains(err.Error(), want) {

@@ -2,6 +2,7 @@ package cases
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -209,8 +210,11 @@ func Read(name string) (*File, error) {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	f := &File{}
-	if err := strict.Readable(yaml.UnmarshalStrict(document, f)); err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
+	if err := yaml.UnmarshalStrict(document, f); err != nil {
+		if mistakes, _ := strict.Unmarshal(document, &File{}); len(mistakes) != 0 {
+			err = errors.Join(mistakes...) // They name the field that was meant.
+		}
+		return nil, fmt.Errorf("read %s: %w", name, strict.Readable(err))
 	}
 	if len(f.Cases) == 0 {
 		return nil, fmt.Errorf("read %s: it has no cases", name)

@@ -73,8 +73,8 @@ func ThisProcess(component, version, engine string) Process {
 	return p
 }
 
-// Report writes the PluginReport of a process until ctx ends: at once, and whenever states returns
-// something else.
+// Report writes the PluginReport of a process until ctx ends, whenever states returns something else.
+// It returns nil while the objects are unknown.
 func Report(ctx context.Context, client *apiserver.Client, of Process, states func() []State, logger *slog.Logger) {
 	var last []byte
 	var written, next time.Time
@@ -83,7 +83,8 @@ func Report(ctx context.Context, client *apiserver.Client, of Process, states fu
 	defer tick.Stop()
 	for {
 		now := time.Now()
-		if report := of.report(states()); !now.Before(next) && (!bytes.Equal(report, last) || now.Sub(written) > rewrite) {
+		known := states()
+		if report := of.report(known); known != nil && !now.Before(next) && (!bytes.Equal(report, last) || now.Sub(written) > rewrite) {
 			if err := of.write(ctx, client, report); err == nil {
 				last, written, next, failures, failure = report, now, now.Add(spacing), 0, ""
 			} else if ctx.Err() == nil {

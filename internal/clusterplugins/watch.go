@@ -138,6 +138,12 @@ func (w *Watch) Run(ctx context.Context) {
 	}
 }
 
+// StaleMetric and StaleHelp are the name and the description of the gauge of [Watch.Silent].
+const (
+	StaleMetric = "kubewasm_cluster_objects_stale_seconds"
+	StaleHelp   = "Time since the last answer of the API server about the objects that declare plugins, whose last state stays in use; 0 while they are watched."
+)
+
 // Silent returns the time for which the API server has not reported on some of the objects, 0 while
 // it does.
 func (w *Watch) Silent() (silent time.Duration) {
@@ -321,6 +327,7 @@ func (w *Watch) tell() {
 func (w *Watch) snapshot(now time.Time) (objects []Object, next time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	objects = []Object{} // Not nil, as before they are known.
 	for _, k := range w.kinds {
 		if !k.known {
 			return nil, 0, false

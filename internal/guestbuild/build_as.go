@@ -5,6 +5,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -40,6 +42,9 @@ func compileAssemblyScript(ctx context.Context, cfg Config, scratch string) ([]b
 	if err := showEditors(cfg.Dir); err != nil {
 		return nil, err
 	}
+	if err := checkJSON(filepath.Join(cfg.Dir, "asconfig.json")); err != nil {
+		return nil, err
+	}
 	target := "release"
 	if cfg.Debug {
 		target = "debug"
@@ -73,6 +78,20 @@ func compileAssemblyScript(ctx context.Context, cfg Config, scratch string) ([]b
 		return nil, err
 	}
 	return os.ReadFile(linked)
+}
+
+// checkJSON returns an error with the line of a file that is no JSON, of which the compiler prints
+// its own stack.
+func checkJSON(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var syntax *json.SyntaxError
+	if err := json.Unmarshal(text, new(any)); errors.As(err, &syntax) {
+		return fmt.Errorf("%s:%d: %w", filepath.Base(file), 1+bytes.Count(text[:syntax.Offset], []byte("\n")), syntax)
+	}
+	return nil
 }
 
 // showEditors writes the SDK beside the compiler of an npm project, where editors look for it. The

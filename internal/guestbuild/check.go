@@ -17,6 +17,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -327,11 +328,39 @@ func (c *checker) registered(at token.Pos, t types.Type, sdk *types.Package, rel
 			open = append(open, missing...)
 		}
 	}
+	c.fields(t, name, map[types.Type]bool{})
 	for f, mistaken := range c.misnamed(t, points, open) {
 		c.warn(f.Pos(), "method %s of %s is not called; did you mean %s?", f.Name(), name, mistaken)
 	}
 	if !implements && !wrong {
 		c.mistake(at, "%s implements no interface of package %s; an extension point of %s is a method with its name and type", name, sdk.Name(), sdkKinds[sdk.Path()])
+	}
+}
+
+// fields warns of fields of a plugin that their tags do not fill from the configuration.
+func (c *checker) fields(t types.Type, name string, seen map[types.Type]bool) {
+	if p, ok := t.Underlying().(*types.Pointer); ok {
+		t = p.Elem()
+	}
+	fields, ok := t.Underlying().(*types.Struct)
+	if !ok || seen[t] {
+		return
+	}
+	seen[t] = true
+	name = strings.TrimPrefix(name, "*")
+	for i := range fields.NumFields() {
+		f, tag := fields.Field(i), reflect.StructTag(fields.Tag(i))
+		key := cmp.Or(tag.Get("json"), tag.Get("yaml"))
+		switch {
+		case f.Embedded() || key == "" || key == "-":
+		case !f.Exported():
+			c.warn(f.Pos(), "field %s of %s has a tag and is not exported, so no configuration sets it: begin its name with a capital", f.Name(), name)
+		case tag.Get("json") == "":
+			c.warn(f.Pos(), "field %s of %s has the tag yaml, which is not read: write `json:%q`", f.Name(), name, key)
+		}
+		if of, ok := f.Type().(*types.Named); ok && of.Obj().Pkg() == f.Pkg() {
+			c.fields(of, of.Obj().Name(), seen)
+		}
 	}
 }
 

@@ -67,6 +67,8 @@ type source struct {
 	reads   []paths
 	decides []paths
 	matches []paths
+	// hosts has a line for each import of a package that is for components, and not for guests.
+	hosts []string
 }
 
 // paths is a directive that lists paths.
@@ -101,6 +103,12 @@ func readSource(ctx context.Context, dir string) (*source, error) {
 		if err != nil {
 			continue // The compiler says it better.
 		}
+		for _, imported := range file.Imports {
+			path := strings.Trim(imported.Path.Value, `"`)
+			if hint := hintHost(path); hint != "" {
+				s.hosts = append(s.hosts, fmt.Sprintf("%s:%d: %s", name, files.Position(imported.Pos()).Line, hint))
+			}
+		}
 		for comment := range comments(file) {
 			pos := files.Position(comment.Pos())
 			pos.Filename = name // In the guest's directory.
@@ -111,6 +119,20 @@ func readSource(ctx context.Context, dir string) (*source, error) {
 		}
 	}
 	return s, errors.Join(errs...)
+}
+
+// hintHost names the package that a guest imports in place of one that is for components, empty if
+// path is none of these.
+func hintHost(path string) string {
+	name, own := strings.CutPrefix(path, modulePath+"/")
+	switch name {
+	case "sched", "admission", "hooks":
+		return fmt.Sprintf("package %s is for components: a guest imports %s/guest/%s", path, modulePath, name)
+	}
+	if own && !strings.HasPrefix(name, "guest/") && name != "abi" && !strings.HasPrefix(name, "abi/") && !strings.HasPrefix(name, "examples/") {
+		return fmt.Sprintf("package %s is for components: a guest imports packages of %s/guest", path, modulePath)
+	}
+	return ""
 }
 
 // almostRE matches a comment that was meant to be a directive: one with a space, which gofmt

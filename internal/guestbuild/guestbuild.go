@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -288,7 +289,7 @@ func Compile(ctx context.Context, cfg Config) (*metadata.Metadata, error) {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("build guest %s: %w", cfg.Dir, ctx.Err())
 		}
-		return nil, &CompileError{Dir: cfg.Dir, Output: strings.TrimSpace(output.String())}
+		return nil, &CompileError{Dir: cfg.Dir, Output: strings.TrimSpace(source.hintsGo(output.String()))}
 	}
 	warn(cfg.Warnings, output.Bytes())
 	module, err := os.ReadFile(linked)
@@ -309,6 +310,18 @@ func Compile(ctx context.Context, cfg Config) (*metadata.Metadata, error) {
 		}
 	}
 	return m, write(cfg.Output, module)
+}
+
+// sumRE matches the lines by which the go command asks for a sum of a module.
+var sumRE = regexp.MustCompile(`(?m)^.*: missing go\.sum entry for module providing package .*\n\tgo get .*\n?`)
+
+// hintsGo returns the output of the go command with hints. The packages of a component need modules
+// that a guest does not have: their sums are not what is missing.
+func (s *source) hintsGo(output string) string {
+	if len(s.hosts) == 0 {
+		return output
+	}
+	return sumRE.ReplaceAllString(output, "") + "\nhint: " + strings.Join(s.hosts, "\nhint: ")
 }
 
 // goCommand returns a command of the Go toolchain for guests, to run in dir.

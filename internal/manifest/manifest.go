@@ -168,6 +168,9 @@ func JSON(document []byte) ([]byte, error) {
 	if text := plainYAML(document); text != nil {
 		return text, nil
 	}
+	if bytes.HasPrefix(document, []byte("\x00asm")) {
+		return nil, errors.New("it is a WebAssembly module, want YAML or JSON")
+	}
 	text, err := yaml.YAMLToJSONStrict(document)
 	if err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/internal/nearest"
 )
 
 // Objects are the objects of messages in JSON.
@@ -66,7 +67,7 @@ func (e *encoder) message(b []byte, d protoreflect.MessageDescriptor, text []byt
 		}
 		switch {
 		case f == nil:
-			e.fail(path, "there is no field %q in %s", name, d.FullName())
+			e.fail(path, "there is no field %q in %s%s", name, d.FullName(), nearest.Hint(", ", name, fieldNames(d)))
 		case values[f.Number()] != nil:
 			e.fail(path, "field %q is there twice", name)
 		case !isNull(fields[name]):
@@ -85,6 +86,15 @@ func (e *encoder) message(b []byte, d protoreflect.MessageDescriptor, text []byt
 		b = e.field(b, f, values[n], path+"."+f.JSONName())
 	}
 	return b
+}
+
+// fieldNames returns the names of the fields of a message in JSON.
+func fieldNames(d protoreflect.MessageDescriptor) []string {
+	names := make([]string, d.Fields().Len())
+	for i := range names {
+		names[i] = d.Fields().Get(i).JSONName()
+	}
+	return names
 }
 
 func isNull(text []byte) bool { return string(bytes.TrimSpace(text)) == "null" }

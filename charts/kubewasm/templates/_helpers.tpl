@@ -62,10 +62,14 @@ labels: {{- include "kubewasm.labels" . | nindent 2 }}
 {{- default (include "kubewasm.name" .) $values.serviceAccount.name -}}
 {{- end -}}
 
-{{- /* The image: (dict "image" .Values.webhook.image "tag" "…"). */ -}}
+{{- /* The image: (dict "root" $ "image" .Values.webhook.image "of" "webhook" "tag" "…"). A released
+chart has the digests of its images in its annotations. */ -}}
 {{- define "kubewasm.image" -}}
+{{- $released := index (.root.Chart.Annotations | default dict) (printf "kubewasm.dev/digest.%s" .of) -}}
 {{- if .image.digest -}}
 {{- printf "%s@%s" .image.repository .image.digest -}}
+{{- else if and $released (not .image.tag) -}}
+{{- printf "%s:%s@%s" .image.repository .tag $released -}}
 {{- else -}}
 {{- printf "%s:%s" .image.repository (default .tag .image.tag) -}}
 {{- end -}}
@@ -73,9 +77,9 @@ labels: {{- include "kubewasm.labels" . | nindent 2 }}
 
 {{- /* A scheduler may be one minor older than the API server, and not newer. The oldest and the
 newest minor for which there is a scheduler stand here. */ -}}
-{{- define "kubewasm.scheduler.tag" -}}
+{{- define "kubewasm.scheduler.minor" -}}
 {{- $minor := regexFind "^[0-9]+" .Capabilities.KubeVersion.Minor | int -}}
-{{- printf "%s-1.%d" .Chart.AppVersion (max 35 (min $minor 38)) -}}
+{{- printf "1.%d" (max 35 (min $minor 38)) -}}
 {{- end -}}
 
 {{- /* The bytes of a quantity in Mi or Gi. */ -}}

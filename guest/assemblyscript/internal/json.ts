@@ -48,44 +48,66 @@ export function afterString(at: usize, end: usize): usize {
 let escapes: bool = false;
 
 /**
+ * Places are those of long objects and arrays of a document, as the host gives them with a request:
+ * numbers of eight bytes, end << 32 | start, ascending by start. They may lack any, and are not trusted.
+ */
+@final
+export class Places {
+  /** The numbers begin at from in some bytes, which both stay as long as the places do. */
+  constructor(private document: ArrayBuffer, private bytes: ArrayBuffer, private from: usize, private count: i32) {}
+
+  /** has reports whether an address is one of the document. */
+  has(at: usize): bool {
+    return at - changetype<usize>(this.document) < <usize>this.document.byteLength;
+  }
+
+  /** after returns where the object or array that begins at at ends, 0 if that is not known. */
+  after(at: usize, end: usize): usize {
+    const start = at - changetype<usize>(this.document);
+    const from = this.from;
+    let low = 0;
+    let high = this.count;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (<usize>load<u32>(from + (middle << 3)) < start) low = middle + 1;
+      else high = middle;
+    }
+    if (low == this.count || <usize>load<u32>(from + (low << 3)) != start) return 0;
+    const last = <usize>load<u32>(from + (low << 3), 4) - start - 1;
+    return last != 0 && last < end - at && load<u8>(at + last) == load<u8>(at) + 2 ? at + last + 1 : 0;
+  }
+}
+
+/** The places in the object and the old object of the request. */
+let object: Places | null = null;
+let oldObject: Places | null = null;
+
+/** setPlaces sets the places in the object or in the old object, null for none. */
+export function setPlaces(old: bool, places: Places | null): void {
+  if (old) oldObject = places;
+  else object = places;
+}
+
+/** placesAt returns the places of the document at an address, null without any. */
+function placesAt(at: usize): Places | null {
+  let p = object;
+  if (p !== null && p.has(at)) return p;
+  p = oldObject;
+  return p !== null && p.has(at) ? p : null;
+}
+
+/**
  * Index has where each object and array of a document begins and ends, so that its fields are
  * found in one pass over it and not in one for each level. It is for documents that do not
- * move and do not change.
+ * move and do not change. Of an object of a request it has the places that the host gives.
  */
 @final
 export class Index {
-  /** Where each begins and where it ends, 0 for one that is cut off, in the order of the beginnings. */
-  private spans: StaticArray<usize>;
-
-  constructor(at: usize, end: usize) {
-    let n = 0;
-    let depth = 0;
-    while (at < end) {
-      const c = load<u8>(at);
-      if (c == 0x22) {
-        at = afterString(at, end);
-        if (at == 0) break;
-        continue;
-      }
-      if ((c | 0x20) == 0x7b) {
-        if (n + 2 > found.length) found = twice(found);
-        if (depth == open.length) open = twice(open);
-        unchecked((found[n] = at));
-        unchecked((found[n + 1] = 0));
-        unchecked((open[depth] = n));
-        depth++;
-        n += 2;
-      } else if ((c | 0x20) == 0x7d) {
-        if (depth == 0) break;
-        depth--;
-        unchecked((found[<i32>unchecked(open[depth]) + 1] = at + 1));
-      }
-      at++;
-    }
-    const spans = new StaticArray<usize>(n);
-    memory.copy(changetype<usize>(spans), changetype<usize>(found), <usize>n * sizeof<usize>());
-    this.spans = spans;
-  }
+  /**
+   * places are those of the host, without which spans has where each begins and where it ends, 0
+   * for one that is cut off, in the order of the beginnings.
+   */
+  constructor(private spans: StaticArray<usize>, public places: Places | null) {}
 
   /** after returns where the object or array that begins at at ends, 0 if it is cut off. */
   after(at: usize): usize {
@@ -102,6 +124,44 @@ export class Index {
   }
 }
 
+/** indexOf returns the index of the document in [at, end). */
+export function indexOf(at: usize, end: usize): Index {
+  const places = placesAt(at);
+  return places === null ? new Index(spansOf(at, end), null) : new Index(nothing, places);
+}
+
+/** spansOf returns where the objects and arrays of a document begin and end. */
+function spansOf(at: usize, end: usize): StaticArray<usize> {
+  let n = 0;
+  let depth = 0;
+  while (at < end) {
+    const c = load<u8>(at);
+    if (c == 0x22) {
+      at = afterString(at, end);
+      if (at == 0) break;
+      continue;
+    }
+    if ((c | 0x20) == 0x7b) {
+      if (n + 2 > found.length) found = twice(found);
+      if (depth == open.length) open = twice(open);
+      unchecked((found[n] = at));
+      unchecked((found[n + 1] = 0));
+      unchecked((open[depth] = n));
+      depth++;
+      n += 2;
+    } else if ((c | 0x20) == 0x7d) {
+      if (depth == 0) break;
+      depth--;
+      unchecked((found[<i32>unchecked(open[depth]) + 1] = at + 1));
+    }
+    at++;
+  }
+  const spans = new StaticArray<usize>(n);
+  memory.copy(changetype<usize>(spans), changetype<usize>(found), <usize>n * sizeof<usize>());
+  return spans;
+}
+
+const nothing: StaticArray<usize> = new StaticArray<usize>(0);
 let found: StaticArray<usize> = new StaticArray<usize>(512);
 let open: StaticArray<usize> = new StaticArray<usize>(32);
 
@@ -114,7 +174,12 @@ function twice(list: StaticArray<usize>): StaticArray<usize> {
 /** after returns the position after the value that begins at at, by the index of the document if there is one. */
 export function after(at: usize, end: usize, index: Index | null = null): usize {
   if (at >= end) return 0;
-  if (index !== null && (load<u8>(at) | 0x20) == 0x7b) return index.after(at);
+  if (index !== null && (load<u8>(at) | 0x20) == 0x7b) {
+    const places = index.places;
+    if (places === null) return index.after(at);
+    const known = places.after(at, end);
+    if (known != 0) return known;
+  }
   let depth = 0;
   for (;;) {
     const c = load<u8>(at);

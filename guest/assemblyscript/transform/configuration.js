@@ -1,5 +1,7 @@
 // The code that fills the fields with the decorator @config from the plugin's configuration.
 
+import { mistake } from "./mistake.js";
+
 const classDeclaration = 52, fieldDeclaration = 55;
 const numbers = ["i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "isize", "usize", "f32", "f64", "number"];
 
@@ -44,6 +46,7 @@ export class Configuration {
       const decorator = f.decorators.find(d => d.name.text === "config");
       const key = decorator.args?.[0]?.value ?? f.name.text;
       names.push(key);
+      this.field = f;
       cases += `    if (m.key == ${JSON.stringify(key)}) { ${this.assign(`to.${f.name.text}`, f.type, `${name}.${f.name.text}`)} continue; }\n`;
     }
     this.written.set(name, `
@@ -60,7 +63,7 @@ ${cases}    m.unknown(${JSON.stringify(names.join(" "))});
 
   /** assign returns the statement that fills a field from the value m. */
   assign(to, type, where) {
-    if (!type?.name) throw new Error(`kubewasm: ${where} has the decorator @config and no type`);
+    if (!type?.name) throw mistake(`${where} has the decorator @config and no type`, this.field);
     return `${to} = ${this.read(type, "m", to, where)};`;
   }
 
@@ -82,7 +85,7 @@ ${cases}    m.unknown(${JSON.stringify(names.join(" "))});
     }
     const c = this.classes.get(name);
     if (!c || this.fields(c.declaration).length === 0) {
-      throw new Error(`kubewasm: ${where} has the type ${this.text(type)}, which cannot be configured: want a string, a bool, a number, a class whose fields have @config, or an array or a Map<string, …> of these`);
+      throw mistake(`${where} has the type ${this.text(type)}, which cannot be configured: want a string, a bool, a number, a class whose fields have @config, or an array or a Map<string, …> of these`, this.field);
     }
     if (!this.written.has(name)) {
       c.declaration.flags |= 2; // It is imported.

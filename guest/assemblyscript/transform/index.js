@@ -6,6 +6,7 @@ import { readFileSync } from "node:fs";
 import { posix as path } from "node:path";
 import { functions } from "./functions.js";
 import { Configuration } from "./configuration.js";
+import { mistake } from "./mistake.js";
 
 // What the compiler calls these in its syntax tree.
 const classDeclaration = 52, methodDeclaration = 59, namespaceDeclaration = 60, variable = 48, literal = 17;
@@ -16,7 +17,37 @@ const kinds = ["scheduler", "admission", "hook", "service"];
 function signatureOf(kind, method) {
   const text = readFileSync(new URL(`../${kind === "hook" ? "hooks" : kind}.ts`, import.meta.url), "utf8");
   const found = new RegExp(`^//     (${method}\\(([^)]*)\\): .*)$`, "m").exec(text);
-  return found && { text: found[1], parameters: found[2] === "" ? 0 : found[2].split(", ").length };
+  return found && { text: found[1], parameters: found[2] === "" ? [] : found[2].split(", ") };
+}
+
+const basic = ["bool", "boolean", "string", "void", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "isize", "usize", "f32", "f64", "number"];
+
+/** textOf returns a type as the source has it, without the names of modules and spaces. */
+function textOf(type) {
+  return type?.range.source.text.substring(type.range.start, type.range.end).replace(/\b\w+\./g, "").replace(/\s/g, "") ?? "";
+}
+
+/** disagreement names the first thing in which a method differs from its signature; "" if that cannot be told. */
+function disagreement(method, want) {
+  const { parameters, returnType } = method.signature;
+  if (parameters.length !== want.parameters.length) return `has ${parameters.length} parameters`;
+  const types = want.parameters.map(p => p.replace(/^.*: /, "").replace(/\s/g, "")); // An alias may stand for another type.
+  const swapped = parameters.find((p, i) => textOf(p.type) !== types[i] && types.includes(textOf(p.type)));
+  if (swapped) return `has the parameter ${swapped.name.text} of type ${textOf(swapped.type)}`;
+  const result = want.text.replace(/^.*\): /, ""), given = textOf(returnType);
+  if (basic.includes(given) && !basic.includes(result) || given.endsWith("|null") && basic.includes(result)) return `returns ${given.replace("|", " | ")}`;
+  return "";
+}
+
+/** similar returns the one of the names that differs from another by a letter, or by two that are swapped; undefined without one. */
+function similar(name, names) {
+  const sorted = s => [...s.toLowerCase()].sort().join("");
+  return names.find(n => n.length > 3 && (sorted(n) === sorted(name) || without(n).some(w => w === name || without(name).includes(w)) || without(name).includes(n)));
+}
+
+/** without returns the texts that lack one letter of a name. */
+function without(name) {
+  return [...name].map((_, i) => name.slice(0, i) + name.slice(i + 1));
 }
 
 /** decoratorOf returns the decorator of a declaration with one of the names. */
@@ -63,8 +94,12 @@ export default class KubewasmTransform {
     if (!this.total) throw new Error("kubewasm: this version of assemblyscript has another collector than 0.28");
     for (const source of parser.sources) this.lazy(source.statements);
     constants.get("DEBUG").initializer = constants.get("TRACE").initializer; // false
-    if (plugins.length === 0) throw new Error(`kubewasm: no class has one of the decorators ${kinds.map(k => "@" + k).join(", ")}`);
-    if (plugins.length > 1) throw new Error(`kubewasm: ${plugins.map(p => p.declaration.name.text).join(" and ")} are plugins: a module has one`);
+    this.files = parser.sources.filter(s => s.sourceKind === 0);
+    if (plugins.length === 0) {
+      const first = [...classes.values()][0]?.declaration;
+      throw mistake(`no class has one of the decorators ${kinds.map(k => "@" + k).join(", ")}`, first);
+    }
+    if (plugins.length > 1) throw mistake(`${plugins.map(p => p.declaration.name.text).join(" and ")} are plugins: a module has one`, plugins[1].declaration);
     this.plugin = plugins[0];
     this.exports = [];
     const file = this.plugin.source.internalPath + ".kubewasm";
@@ -96,7 +131,7 @@ export default class KubewasmTransform {
     let body = "";
     if (kind === "service") {
       const point = points.get(declaration.extendsType?.name.identifier.text);
-      if (!point) throw new Error(`kubewasm: ${name} extends none of the extension points that kubewasm gen has written`);
+      if (!point) throw mistake(`${name} extends none of the extension points that kubewasm gen has written`, declaration);
       const service = point.declaration.name.text;
       // The full name, the schema, and the name of each method in the class and in the schema.
       const [fullName, schema, ...names] = point.args;
@@ -118,11 +153,11 @@ export default class KubewasmTransform {
       const wrong = [];
       for (const [method, exports] of Object.entries(functions[kind])) {
         if (!methods.has(method)) {
-          for (const m of methods.keys()) if (m.toLowerCase() === method.toLowerCase()) wrong.push(`the method ${m} of ${name} is never called: write ${method}`);
+          for (const [m, d] of methods) if (m.toLowerCase() === method.toLowerCase()) wrong.push(mistake(`the method ${m} of ${name} is never called: write ${method}`, d));
           continue;
         }
-        const want = signatureOf(kind, method), given = methods.get(method).signature.parameters.length;
-        if (want && want.parameters !== given) wrong.push(`the method ${method} of ${name} has ${given} parameters, want ${want.text}`);
+        const want = signatureOf(kind, method), found = want && disagreement(methods.get(method), want);
+        if (found) wrong.push(mistake(`the method ${method} of ${name} ${found}, want ${want.text}`, methods.get(method)));
         for (const f of exports) {
           mask |= 1n << BigInt(f.bit);
           const parameters = f.parameters.map(p => p.join(": ")).join(", ");
@@ -130,8 +165,15 @@ export default class KubewasmTransform {
           body += `export function ${f.name}(${parameters}): ${f.result} { ${f.result === "void" ? "" : "return "}sdk.${f.name}<${name}>(${args}); }\n`;
         }
       }
-      if (wrong.length > 0) throw new Error(`kubewasm: ${wrong.join("; ")}`);
-      if (body === "") throw new Error(`kubewasm: ${name} has none of the methods of @${kind}: ${Object.keys(functions[kind]).join(", ")}`);
+      if (wrong.length > 0) throw wrong[0];
+      if (body === "") {
+        const known = Object.keys(functions[kind]);
+        for (const [m, d] of methods) {
+          const meant = similar(m, known);
+          if (meant) throw mistake(`${name} has none of the methods of @${kind}, but ${m}; did you mean ${meant}?`, d);
+        }
+        throw mistake(`${name} has none of the methods of @${kind}: ${known.join(", ")}`, declaration);
+      }
     }
     const fill = configuration.of(declaration);
     imports += fill.imports + `import { leave } from "kubewasm/internal/plugin";\nimport * as host from "kubewasm/internal/host";\n`;
@@ -148,6 +190,14 @@ ${fill.call}${configure}  leave();
 ${body}`;
   }
 
+  /** mention returns the first place in the plugin's files that names what no host has; undefined without one. */
+  mention() {
+    for (const source of this.files) {
+      const start = source.text.search(/\b(console\s*\.|Date\b|Math\s*\.\s*(random|seed)|trace\s*\(|performance\s*\.|crypto\s*\.)/);
+      if (start >= 0) return { range: { source, start } };
+    }
+  }
+
   afterCompile(module) {
     for (const [name, internal, external] of this.exports) {
       module.removeExport(name);
@@ -159,7 +209,7 @@ ${body}`;
       if (f.module && (f.module === "env" || /^[A-Z]/.test(f.module) || !/[./_]/.test(f.module) && f.module !== "kubewasm")) foreign.push(`${f.module}.${f.base}`);
     }
     if (foreign.length > 0) {
-      throw new Error(`kubewasm: the module imports ${[...new Set(foreign)].join(", ")}, which no host has: Math.random, Date, console, trace and the like cannot be used`);
+      throw mistake(`the module imports ${[...new Set(foreign)].join(", ")}, which no host has: Math.random, Date, console, trace and the like cannot be used`, this.mention());
     }
     if (this.schema) module.addCustomSection("kubewasm_schema", this.schema);
   }

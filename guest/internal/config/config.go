@@ -156,7 +156,11 @@ func (d *decoder) value(path string, t reflect.Type, p unsafe.Pointer, in json.V
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr,
 		reflect.Float32, reflect.Float64:
 		if in.Kind() != json.KindNumber {
-			d.mismatch(path, "number", in)
+			want := "number"
+			if t.PkgPath() == "time" && t.Name() == "Duration" {
+				want = "number of nanoseconds"
+			}
+			d.mismatch(path, want, in)
 		} else if !number(kind, p, in) {
 			d.mistake(path, "want ", kind.String(), ", got ", string(in))
 		}

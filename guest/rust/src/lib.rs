@@ -31,6 +31,7 @@ mod global;
 pub mod hooks;
 #[allow(dead_code)]
 mod host;
+mod index;
 pub mod json;
 pub mod log;
 pub mod lookup;

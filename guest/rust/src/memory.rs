@@ -30,6 +30,7 @@ mod call {
     /// Nothing of the call before may be used any more.
     #[inline]
     pub(crate) unsafe fn begin() {
+        crate::index::forget();
         let arena = ARENA.get();
         arena.number = arena.number.wrapping_add(1);
         match arena.chunks.as_mut_slice() {

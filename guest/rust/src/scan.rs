@@ -1,6 +1,8 @@
 //! Scanning JSON with the vectors of WebAssembly: a reader of an object mostly skips what is
 //! around the fields that are read.
 
+use crate::index;
+
 /// The bytes of a block of 64 that are a quotation mark, a backslash, or an opening or a closing
 /// bracket or brace: a bit each.
 struct Block {
@@ -131,6 +133,7 @@ unsafe fn escapes(b: &[u8]) -> bool {
 /// Returns the position after the object or array that begins at `at`.
 #[cfg_attr(target_arch = "wasm32", target_feature(enable = "simd128"))]
 unsafe fn nested(b: &[u8], mut at: usize) -> Option<usize> {
+    let start = at;
     let mut depth = 0;
     // All bits are set where the block before ended in a string.
     let mut in_string = 0u64;
@@ -181,6 +184,11 @@ unsafe fn nested(b: &[u8], mut at: usize) -> Option<usize> {
         }
         if is_last {
             return None;
+        }
+        if at == start {
+            if let Some(end) = index::end(b, start) {
+                return Some(end);
+            }
         }
         depth = depth + opens.count_ones() as usize - (block.closes & !strings).count_ones() as usize;
         at += 64;

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/yaml"
+	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/internal/yamlsize"
 )
@@ -101,7 +102,7 @@ func CRD(c CRDConfig) (*Package, error) {
 		if err := yamlsize.Check(text, maxDocument); err != nil {
 			return nil, fmt.Errorf("read %s: %w", c.Source, err)
 		}
-		text, err = yaml.ToJSON(text)
+		text, err = sigsyaml.YAMLToJSON(text)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", c.Source, err)
 		}

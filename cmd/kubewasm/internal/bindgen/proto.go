@@ -145,7 +145,10 @@ func (r *protoReader) open(name string) (io.ReadCloser, error) {
 		}
 	}
 	if dir := path.Dir(name); r.config.Find == nil || dir == "." || !strings.Contains(dir, ".") {
-		return nil, os.ErrNotExist
+		if _, err := os.Stat(name); err == nil && name == r.config.File {
+			return nil, fmt.Errorf("it is named by its path in a directory of -I, as in -I %s %s", filepath.Dir(name), filepath.Base(name))
+		}
+		return nil, fmt.Errorf("no directory of -I has it: %w", os.ErrNotExist)
 	}
 	dir, err := r.config.Find(path.Dir(name))
 	if err != nil {

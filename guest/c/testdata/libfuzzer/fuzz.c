@@ -142,7 +142,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (size == 0 || size > 1 << 20) return 0;
   kw_str in = {(const char *)data + 1, (uint32_t)size - 1};
   kw_begin();
-  switch (*data % 5) {
+  switch (*data % 6) {
   case 0:
     use_pod(core_Pod_of_proto(in), core_Node_of_proto(in)), use_node(core_Node_of_proto(in)), use_deployment(apps_Deployment_of_proto(in));
     break;
@@ -156,6 +156,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     break;
   case 3: use_json(in); break;
   case 4: use_values(in); break;
+  case 5: { // Places of an index, as many as the first byte says, and a document.
+    uint32_t n = in.n ? (uint8_t)*in.p % 64 : 0;
+    if (in.n < 1 + 8 * n) break;
+    kw_str doc = {in.p + 1 + 8 * n, in.n - 1 - 8 * n};
+    kw_indexes[1] = (kw_index){doc, in.p + 1, n};
+    use_pod(core_Pod_of_json(doc), core_Node_of_json(doc)), use_deployment(apps_Deployment_of_json(doc)), use_json(doc);
+    break;
+  }
   }
   return 0;
 }

@@ -2,7 +2,7 @@ use core::cell::Cell;
 
 use super::messages;
 use super::pod::PodOf;
-use crate::{host, Call};
+use crate::{host, index, wire, Call};
 
 /// What happens to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,12 +120,25 @@ impl<'a> Request<'a> {
 
     /// Returns the object in JSON, byte for byte as the API server sent it; empty if it is deleted.
     pub fn object(&self) -> &'a [u8] {
-        fetched(self.call, &self.object, host::admission_object)
+        self.indexed(0, &self.object, host::admission_object)
     }
 
     /// Returns the object before a change in JSON, empty if there was none.
     pub fn old_object(&self) -> &'a [u8] {
-        fetched(self.call, &self.old_object, host::admission_old_object)
+        self.indexed(1, &self.old_object, host::admission_old_object)
+    }
+
+    /// Returns an object, which is read with the host's index.
+    fn indexed(&self, number: usize, cell: &Cell<Option<&'a [u8]>>, f: unsafe extern "C" fn(*mut u8, u32) -> u32) -> &'a [u8] {
+        let first = cell.get().is_none();
+        let object = fetched(self.call, cell, f);
+        if first && !object.is_empty() {
+            let envelope = fetched(self.call, &self.envelope, host::admission_request);
+            if let Some(places) = wire::last(envelope, 101 + number as u32, false) {
+                unsafe { index::set(number, object, places.bytes) }; // Both are of the call.
+            }
+        }
+        object
     }
 
     /// Returns the options of the request in JSON.
