@@ -84,8 +84,14 @@ modules: ## Run the tests of the nested modules, but for internal/testkit/e2e: t
 	done
 
 .PHONY: release-snapshot
-release-snapshot: ## Prepare the release of VERSION in the new repository DIR, and print what to push.
-	go run -C internal/testkit/release . $(VERSION) $(abspath $(DIR))
+release-snapshot: ## Prepare the release of VERSION in the new repository DIR with its files in DIR/dist, and print what to push: 10 minutes, longer with a cold build cache.
+	go run -C internal/testkit/release . $(if $(KEY),-key $(abspath $(KEY))) $(VERSION) $(abspath $(DIR))
+
+.PHONY: vulnerabilities
+vulnerabilities: ## Look for known vulnerabilities in the programs, which needs the network.
+	for mod in . $(WINGS) cmd/kubewasm-agent cmd/kubewasm-policy-server cmd/kubewasm-scheduler; do \
+	  (cd $$mod && go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...) || exit 1; \
+	done
 
 .PHONY: replays
 replays: ## Record 100,000 calls of each kind and repeat them, the scheduler's in a control plane: 10 minutes.
@@ -144,7 +150,7 @@ chart: ## Check the chart: lint and render it for the values in its ci, decode t
 WAT := $(shell find . -path '*/testdata/*.wat') internal/wasmbin/profiler.wat
 
 # The modules with generated files beside the root. Their commands find kubewasm on the PATH.
-GENERATING := charts cmd/kubewasm internal/testkit/newestapi internal/testkit/schemas internal/testkit/alerts examples/controller internal/bench
+GENERATING := charts cmd/kubewasm internal/testkit/newestapi internal/testkit/schemas cmd/kubewasm-controller/api internal/testkit/alerts examples/controller internal/bench
 
 # The programs whose tests write their rows of docs/metrics.md.
 PROGRAMS := cmd/kubewasm-agent cmd/kubewasm-policy-server cmd/kubewasm-scheduler cmd/kubewasm-webhook

@@ -114,6 +114,7 @@ const (
 	NormalizePlacementScore Function = 23
 	CloneCycle              Function = 24
 	PreQueueingHint         Function = 25
+	PotentialVictims        Function = 26
 
 	Validate Function = 32
 	Mutate   Function = 33
@@ -165,6 +166,7 @@ var functions = [64]Signature{
 	NormalizePlacementScore: {"normalizeplacementscore", KindScheduler, []ValueType{I64}, []ValueType{I32}, 0},
 	CloneCycle:              {"clonecycle", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}, 0},
 	PreQueueingHint:         {"prequeueinghint", KindScheduler, []ValueType{I32, I64, I64}, []ValueType{I32}, 0},
+	PotentialVictims:        {"potentialvictims", KindScheduler, []ValueType{I64, I64, I64}, []ValueType{I32}, 0},
 	Validate:                {"validate", KindAdmission, nil, []ValueType{I64}, 0},
 	Mutate:                  {"mutate", KindAdmission, nil, []ValueType{I64}, 0},
 	Convert:                 {"convert", KindAdmission, nil, []ValueType{I64}, 0},

@@ -154,6 +154,13 @@ func NewEngine(ctx context.Context, rt *host.Runtime, cfg Config) (*Engine, erro
 	return e, nil
 }
 
+// Check returns the mistakes that can be found without the modules: also two plugins that decide the
+// same field.
+func (c *Config) Check(rt *host.Runtime) error {
+	_, err := c.parse(rt)
+	return err
+}
+
 // parse reports the mistakes that host.Runtime.Load does not check.
 func (c *Config) parse(rt *host.Runtime) ([]*plugin, error) {
 	var errs []error

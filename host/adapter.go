@@ -19,6 +19,9 @@ type Adapter struct {
 	Kind abi.Kind
 	// Imports are the functions that the component offers beside the common ones.
 	Imports []Import
+	// FunctionGrants are those that functions of guests need, which the adapter checks. A plugin may
+	// have them beside those of the imports.
+	FunctionGrants []string
 	// Exports are the functions beside those of package abi that the component calls, by
 	// their index here: see [Instance.CallExport]. There are 64 at most. All but the
 	// optional ones must be there. Guests of a dialect have those of [Dialect.Exports].
@@ -97,7 +100,7 @@ func (a *Adapter) grants() []string {
 	for i := range a.Dialects {
 		add(a.Dialects[i].Imports)
 	}
-	return known
+	return append(known, a.FunctionGrants...)
 }
 
 // dialectOf finds the dialect of a module, nil for our own ABI.

@@ -29,7 +29,7 @@ func (p *Plugin) Reserve(c *Cycle, pod *corev1.Pod, nodeName string) *Status {
 // Unreserve tells the guest that the Pod is not bound to the node after all, which ends the cycle.
 // A failure is logged.
 func (p *Plugin) Unreserve(c *Cycle, pod *corev1.Pod, nodeName string) {
-	if c.waited.Load() && p.handle != nil && !p.candidate {
+	if c != nil && c.waited.Load() && p.handle != nil && !p.candidate {
 		for _, after := range nominationChecks {
 			time.AfterFunc(after, func() { p.freeNomination(pod) })
 		}

@@ -79,6 +79,7 @@ type call struct {
 	nominations map[types.NamespacedName]string
 	hinted      []types.NamespacedName // nil for all.
 	placements  []schedmsg.Placement
+	victims     []*corev1.Pod
 }
 
 type lookedUp struct {
@@ -118,6 +119,8 @@ func (c *call) scoreOf(packed uint64) int64 {
 type listed struct {
 	resource string
 	objects  []metav1.Object
+	// pods are the same as the guest has them, if they are Pods by ref.
+	pods []*objects.Object
 }
 
 // length returns the number of nodes of a list, which may be nil.

@@ -48,7 +48,7 @@ func (p *Plugin) declaring(paths []string, then func(context.Context, *host.Inst
 // the node of a ref: it knows, or can find out, the identity of the Node.
 func tellsNodesApart(m *host.Module) bool {
 	for _, name := range []string{
-		"node_refs", "node_by_name", "node_info_version", "node_info", "node_images", "node_pods", "count_pods",
+		"node_refs", "node_by_name", "node_info_version", "node_info", "node_images", "node_pods", "nominated_pods", "count_pods",
 	} {
 		if m.Import(abi.KindScheduler.Module(), name) != "" {
 			return true

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"context"
 	"encoding/json"
 	"iter"
 	"time"
@@ -85,6 +86,11 @@ type Handle interface {
 	// Parallel calls work for each piece, counted from 0, on several goroutines, as many as the
 	// scheduler gives an operation, and returns when all calls have.
 	Parallel(pieces int, operation string, work func(piece int))
+	// Nominated returns the Pods that are nominated for a node, in any order.
+	Nominated(node string) []*corev1.Pod
+	// Preempt evicts the victims, which run on node or wait for it, in favour of pod, and takes their
+	// nominations for node away from Pods of lower priority.
+	Preempt(ctx context.Context, plugin string, pod *corev1.Pod, node string, victims []*corev1.Pod) error
 	// Without calls f while the snapshot lacks the Pods, which run on nodes. It is for
 	// PodGroupPostFilter.
 	Without(pods []*corev1.Pod, f func()) error

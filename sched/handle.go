@@ -291,7 +291,7 @@ func (l lookups) List(inst *host.Instance, resource, namespace string) ([]metav1
 		}
 	}
 	slices.SortFunc(list, lookup.Compare[metav1.Object])
-	c.listed = append(c.listed, listed{resource, list})
+	c.listed = append(c.listed, listed{resource, list, nil})
 	return list, nil
 }
 

@@ -164,6 +164,7 @@ func (p *Plugin) imports() []host.Import {
 		}),
 		writes("result_sign_fragments", abi.MaskOf(abi.SignPod), resultSignFragments),
 		writes("result_pods", abi.MaskOf(abi.PreQueueingHint), resultPods),
+		writes("result_victims", abi.MaskOf(abi.PotentialVictims), p.resultVictims),
 		writes("result_nominations", abi.MaskOf(abi.PodGroupPostFilter), func(inst *host.Instance, c *call, data []byte) {
 			var err error
 			if c.nominations, err = schedmsg.ParseNominations(data, inst.Keep); err != nil {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/objects"
 	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
@@ -110,8 +111,9 @@ func listOnce(inst *host.Instance, question string, list func() ([]metav1.Object
 	}
 	if c.first != nil {
 		for n := range c.first.listed {
-			if c.first.listed[n].resource == question {
-				return c.first.listed[n].objects, true, nil
+			if l := c.first.listed[n]; l.resource == question {
+				c.listed = append(c.listed, listed{question, l.objects, nil})
+				return l.objects, true, nil
 			}
 		}
 	}
@@ -120,7 +122,7 @@ func listOnce(inst *host.Instance, question string, list func() ([]metav1.Object
 		return nil, ok, err
 	}
 	inst.Keep(int(unsafe.Sizeof(metav1.Object(nil)))*len(objects) + len(question))
-	c.listed = append(c.listed, listed{question, objects})
+	c.listed = append(c.listed, listed{question, objects, nil})
 	return objects, true, nil
 }
 
@@ -137,18 +139,31 @@ func (p *Plugin) listPods(inst *host.Instance, stack []uint64) {
 	if terminating {
 		question = "all " + question
 	}
-	list, _, err := listOnce(inst, question, func() ([]metav1.Object, bool, error) { return p.selectPods(inst, q, terminating) })
-	if err != nil {
+	refs := p.podRefs(inst, question, func() ([]metav1.Object, bool, error) { return p.selectPods(inst, q, terminating) })
+	stack[0] = uint64(inst.Write(uint32(stack[3]), uint32(stack[4]), refs))
+}
+
+// podRefs returns the refs of the Pods that answer a question, as 64-bit little-endian numbers. The call
+// may use them until it ends.
+func (p *Plugin) podRefs(inst *host.Instance, question string, list func() ([]metav1.Object, bool, error)) []byte {
+	i := inst.State().(*instance)
+	c := &i.call
+	if _, _, err := listOnce(inst, question, list); err != nil {
 		inst.Abort(err)
 	}
+	l := &c.listed[slices.IndexFunc(c.listed, func(l listed) bool { return l.resource == question })]
+	if l.pods == nil { // A guest may ask without end.
+		inst.Keep(2 * int(unsafe.Sizeof((*objects.Object)(nil))) * len(l.objects))
+		for _, pod := range l.objects {
+			l.pods = append(l.pods, p.objects.Pod(pod.(*corev1.Pod)))
+		}
+		c.pods = append(c.pods, l.pods...)
+	}
 	i.buffer = i.buffer[:0]
-	i.call.pods = slices.Grow(i.call.pods, len(list))
-	for _, pod := range list {
-		object := p.objects.Pod(pod.(*corev1.Pod))
-		i.call.pods = append(i.call.pods, object)
+	for _, object := range l.pods {
 		i.buffer = binary.LittleEndian.AppendUint64(i.buffer, uint64(object.Ref))
 	}
-	stack[0] = uint64(inst.Write(uint32(stack[3]), uint32(stack[4]), i.buffer))
+	return i.buffer
 }
 
 // selectPods returns the Pods that a question selects.

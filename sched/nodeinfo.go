@@ -51,6 +51,7 @@ func (p *Plugin) nodeImports() []host.Import {
 			}
 			stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), i.buffer))
 		}),
+		scheduler("nominated_pods", []abi.ValueType{i64, i32, i32}, []abi.ValueType{i32}, p.nominatedPods),
 		scheduler("count_pods", []abi.ValueType{i32, i32, i32, i32, i32, i32, i32}, []abi.ValueType{i32}, p.countPods),
 		scheduler("node_by_name", []abi.ValueType{i32, i32}, []abi.ValueType{i64}, p.nodeByName),
 	}

@@ -67,12 +67,13 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 	p.hints.disabled = p.cache.disabled.Load()
 	p.peers.logger, p.peers.severity = p.cache.logger, max(cfg.LogSeverity, severityOf(p.logger))
 	adapter := host.Adapter{
-		Kind:     abi.KindScheduler,
-		Imports:  p.imports(),
-		Dialects: wasmextension.Dialects(peerScheduler{p}, wasmextension.Grants{Events: GrantEvents, WaitingPods: GrantWaitingPods}),
-		Defaults: defaults,
-		Probe:    p.declaring(cfg.Reads, p.probe),
-		NewState: func() any { return &instance{} }, Confidential: confide, Again: again,
+		Kind:           abi.KindScheduler,
+		Imports:        p.imports(),
+		Dialects:       wasmextension.Dialects(peerScheduler{p}, wasmextension.Grants{Events: GrantEvents, WaitingPods: GrantWaitingPods}),
+		FunctionGrants: []string{GrantPreempt, GrantPreemptAny},
+		Defaults:       defaults,
+		Probe:          p.declaring(cfg.Reads, p.probe),
+		NewState:       func() any { return &instance{} }, Confidential: confide, Again: again,
 	}
 	guestCfg := cfg.Config
 	if len(cfg.Objects) != 0 && !slices.Contains(cfg.Grants, host.GrantObjects) {
@@ -122,6 +123,9 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		return nil, errors.Join(fmt.Errorf("plugin %q: %w", cfg.Name, err), guest.Close(ctx))
 	}
 	p.offered = offered &^ f.Lacks
+	if err := p.mayPreempt(); err != nil {
+		return nil, errors.Join(err, guest.Close(ctx))
+	}
 	if err := p.watch(); err != nil {
 		return nil, errors.Join(fmt.Errorf("plugin %q: %w", cfg.Name, err), p.Close(ctx))
 	}
@@ -209,6 +213,8 @@ type Plugin struct {
 	background background
 	// informers are those of the objects that the guest may get and list.
 	informers map[string]informer
+	// budgets are the PodDisruptionBudgets, if the guest names victims.
+	budgets   Objects
 	selectors lookup.Selectors
 	gate      gate
 	// activations are the Pods that the guest activates.

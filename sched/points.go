@@ -25,7 +25,7 @@ func (p *Plugin) Points() Points {
 		// rejects nothing has it and registers for none.
 		Enqueue:    p.offered.Has(abi.EventsToRegister) || p.offered&rejecting == 0,
 		Filter:     p.offered.Has(abi.Filter),
-		PostFilter: p.offered.Has(abi.PostFilter),
+		PostFilter: p.offered&abi.MaskOf(abi.PostFilter, abi.PotentialVictims) != 0,
 		Score:      p.offered.Has(abi.Score),
 	}
 }

@@ -248,7 +248,11 @@ func (p *Plugin) inCycle(f abi.Function, phase phase, c *Cycle, pod *corev1.Pod,
 	if c.clone || p.candidate {
 		inst.StateTrial(nil)
 	}
-	result, err := p.invoke(ctx, inst, i, f, uint64(h.ref), uint64(object.Ref))
+	params := []uint64{uint64(h.ref), uint64(object.Ref)}
+	if args.node != nil {
+		params = append(params, uint64(args.node.Ref))
+	}
+	result, err := p.invoke(ctx, inst, i, f, params...)
 	if err != nil {
 		return p.failedIn(c, f, err, neutral)
 	}

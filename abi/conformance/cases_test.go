@@ -294,7 +294,7 @@ type NodeStatus struct {
 	Status Status `json:"status"`
 }
 
-// GroupCase is a question about a group of Pods; one of the last four fields is
+// GroupCase is a question about a group of Pods; one of the last five fields is
 // set.
 type GroupCase struct {
 	Name string `json:"name"`
@@ -308,6 +308,17 @@ type GroupCase struct {
 	Generate       *GenerateStep        `json:"generateplacements,omitempty"`
 	Score          *ScorePlacementStep  `json:"scoreplacement,omitempty"`
 	NormalizeScore *NormalizeScoreStep  `json:"normalizeplacementscore,omitempty"`
+	Victims        *VictimsStep         `json:"potentialvictims,omitempty"`
+}
+
+// VictimsStep asks for the Pods of the only node that may be evicted for a Pod.
+type VictimsStep struct {
+	Pod Object `json:"pod"`
+	// Nominated are the Pods that are nominated for the node.
+	Nominated []Object `json:"nominated,omitempty"`
+	// Victims are the names of the Pods that it must name, none with another code than Success.
+	Victims []string `json:"victims,omitempty"`
+	Want    Status   `json:"want"`
 }
 
 // GroupPostFilterStep asks what is to be done about a group that does not fit.

@@ -11,7 +11,7 @@
 //	           score, reserve, unreserve, permit, prebindpreflight, prebind, bind,
 //	           postbind
 //	group      podgrouppostfilter, generateplacements, scoreplacement,
-//	           normalizeplacementscore
+//	           normalizeplacementscore, potentialvictims
 //	admission  validate, mutate, convert
 //	hook       hook
 //	service    services, Echo, Price, Choose
@@ -188,6 +188,12 @@
 //
 // normalizeplacementscore lifts all scores by the same number, so that the highest
 // is 100, and makes those that are below 0 then 0.
+//
+// potentialvictims names the Pods of the node without the label "keep", in their
+// order, and returns Success. If the Pod has the label "nominated" it returns
+// Unschedulable with the reason "nominated: NAMES" instead: the names of the Pods
+// that are nominated for the node, with commas between them. It needs the grant
+// preempt-any.
 //
 // # The admission guest
 //

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -29,8 +30,8 @@ func TestGroup(t *testing.T) {
 	run(t, "group", func(t *testing.T, rt *host.Runtime, guest string) {
 		for _, c := range readCases(t).Group {
 			t.Run(c.Name, func(t *testing.T) {
-				handle := &framework.Handle{Snapshot: nodesOf(c.Nodes)}
-				p := load(t, rt, guest, handle, 2, "") // A trial needs an instance of its own.
+				handle := &framework.Handle{Snapshot: nodesOf(c.Nodes), Informers: framework.NewInformers()}
+				p := load(t, rt, guest, handle, 2, `, "grants": ["preempt-any"]`) // A trial needs an instance of its own.
 				defer p.Close(context.Background())
 				g := schedmsg.PodGroup{Type: "podgroup", Namespace: metav1.NamespaceDefault, Name: "gang"}
 				for _, pod := range c.Pods {
@@ -112,6 +113,21 @@ func askGroup(t *testing.T, p *sched.Plugin, handle *framework.Handle, g schedms
 		}
 		if diff := cmp.Diff(c.NormalizeScore.Want, got); diff != "" {
 			t.Errorf("scores (-want +got):\n%s", diff)
+		}
+	case c.Victims != nil:
+		n := handle.Snapshot[0]
+		handle.Nominations = map[string][]*corev1.Pod{}
+		for _, pod := range c.Victims.Nominated {
+			handle.Nominations[n.Node().Name] = append(handle.Nominations[n.Node().Name], podOf(pod))
+		}
+		victims, status := p.PotentialVictims(p.Begin(podOf(c.Victims.Pod)).Clone(), n)
+		checkStatus(t, status, c.Victims.Want)
+		var got []string
+		for _, pod := range victims {
+			got = append(got, pod.Name)
+		}
+		if diff := cmp.Diff(c.Victims.Victims, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("victims (-want +got):\n%s", diff)
 		}
 	default:
 		t.Fatal("the case asks nothing")

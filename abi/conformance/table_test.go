@@ -51,7 +51,7 @@ var rows = []struct{ test, holds string }{
 	{"TestQueue", "PreEnqueue, QueueSort, events, hints, SignPod"},
 	{"TestNamedEvents", "events of custom resources, Activate"},
 	{"TestCycle", "AddPod to PostBind, copies of cycles, the scheduler's handle"},
-	{"TestGroup", "groups of Pods"},
+	{"TestGroup", "groups of Pods, potential victims, nominated Pods"},
 	{"TestAdmission", "Validate, Mutate, look-ups"},
 	{"TestConversions", "conversions"},
 	{"TestHook", "hooks"},

@@ -9,7 +9,7 @@
 // # Paths
 //
 //	/validate, /mutate            all policies
-//	/validate/{name}, /mutate/…   one policy
+//	/validate/{name}, /mutate/…   one policy; {namespace}/{name} for one of a namespace
 //	/convert                      the plugin that converts the kind of the objects
 //	/convert/{name}               one plugin
 //	/healthz                      200 while the process runs
@@ -187,7 +187,11 @@ func (s *Server) Handler() http.Handler {
 			all = &admission.Handler{Converter: c.Engine}
 		}
 		one := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			policy, ok := c.Engine.ForPolicy(r.PathValue("name"))
+			name := r.PathValue("name")
+			if namespace := r.PathValue("namespace"); namespace != "" {
+				name = namespace + "/" + name
+			}
+			policy, ok := c.Engine.ForPolicy(name)
 			if !ok {
 				serving.DropBody(w)
 				serving.WriteStatus(w, http.StatusNotFound, "there is no such policy")
@@ -203,7 +207,9 @@ func (s *Server) Handler() http.Handler {
 			handler(h).ServeHTTP(w, r)
 		})
 		mux.Handle("/"+webhook, s.guard(webhook, handler(all)))
-		mux.Handle("/"+webhook+"/{name}", s.guard(webhook, one))
+		for _, name := range []string{"/{name}", "/{namespace}/{name}"} {
+			mux.Handle("/"+webhook+name, s.guard(webhook, one))
+		}
 	}
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { ok(w) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {

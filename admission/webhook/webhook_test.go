@@ -229,7 +229,7 @@ func TestPaths(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(metrics)
 		c.Counter, c.Metrics = metrics, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
-		c.Engine = admission.NewEngine(unavailable(t, "v", false, metrics), unavailable(t, "m", true, metrics))
+		c.Engine = admission.NewEngine(unavailable(t, "v", false, metrics), unavailable(t, "m", true, metrics), unavailable(t, "team/v", false, metrics))
 		c.Ready = func() error {
 			err := <-ready
 			ready <- err
@@ -267,6 +267,8 @@ func TestPaths(t *testing.T) {
 		"/validate/v": `policy \"v\" is not available: context canceled`,
 		"/mutate/m":   `policy \"m\" is not available: context canceled`,
 		"/mutate/v":   `policy v cannot be asked for this`,
+		// A policy of a namespace.
+		"/validate/team/v": `policy \"team/v\" is not available: context canceled`,
 	} {
 		if code, body := post(t, c, s.url+path); code != 200 || !strings.Contains(body, want) || !strings.Contains(body, `"uid":"u"`) {
 			t.Errorf("%s answers %d %s", path, code, body)
@@ -280,7 +282,7 @@ func TestPaths(t *testing.T) {
 	}
 	_, body := get(t, c, s.url+"/metrics")
 	for _, want := range []string{
-		`kubewasm_admission_requests_total{code="200",webhook="validate"} 2`,
+		`kubewasm_admission_requests_total{code="200",webhook="validate"} 3`,
 		`kubewasm_admission_requests_total{code="404",webhook="validate"} 1`,
 		`kubewasm_admission_requests_total{code="503",webhook="validate"} 1`,
 		`kubewasm_admission_verdicts_total{mode="Enforce",policy="v",verdict="error",webhook="validate"} 2`,

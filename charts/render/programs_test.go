@@ -97,7 +97,7 @@ func TestFlagsExist(t *testing.T) {
 			}
 		}
 	}
-	if len(known) != 4 || used < 50 {
+	if len(known) != 5 || used < 50 {
 		t.Errorf("there are %d programs and %d flags", len(known), used)
 	}
 }
@@ -509,7 +509,7 @@ func TestImages(t *testing.T) {
 			}
 		}
 	}
-	if len(seen) != 4 {
+	if len(seen) != 5 {
 		t.Errorf("there are images of %v", seen)
 	}
 }

@@ -154,6 +154,15 @@ var programs = []program{
 #	kubectl -n kubewasm-webhook rollout status deployment/kubewasm-webhook
 #	kubectl apply -f charts/manifests/webhook/webhooks.yaml
 `},
+	{"controller", "kubewasm-webhook", "kubewasm-webhook", "restricted", `
+# The webhook that serves policies of the cluster, with the controller: instead of
+# charts/manifests/webhook. The certificate is cert-manager's. First, install the
+# CustomResourceDefinitions:
+#
+#	kubectl apply --server-side -f charts/kubewasm/files/crds
+#
+# Before you remove it: docs/cluster.md.
+`},
 	{"scheduler", "kubewasm-scheduler", "kubewasm-scheduler", "restricted", ""},
 	{"agent", "kubewasm-agent", "kube-system", "", ""},
 	{"policy-server", "kubewasm-policy-server", "kubewarden", "", `
@@ -173,6 +182,9 @@ func (p *program) files(c *chart.Chart) (map[string]string, error) {
 	}
 	byName := map[string][]document{}
 	for _, d := range r.documents {
+		if d.kind == "CustomResourceDefinition" || d.kind == "Job" {
+			continue // They lie in files/crds; a hook of helm is nothing to apply.
+		}
 		name := p.name + ".yaml"
 		switch {
 		case strings.HasSuffix(d.kind, "WebhookConfiguration"):

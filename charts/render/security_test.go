@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -54,7 +55,13 @@ func TestServersAreRestricted(t *testing.T) {
 					check(w.GetName(), &w.template.ObjectMeta, &w.template.Spec)
 				}
 			}
+			for _, job := range all[*batchv1.Job](i) {
+				check(job.Name, &job.Spec.Template.ObjectMeta, &job.Spec.Template.Spec)
+			}
 			for _, p := range all[*unstructured.Unstructured](i) { // As Kubewarden's controller makes its Pods.
+				if p.GetKind() != "PolicyServer" {
+					continue
+				}
 				contexts, _, err := unstructured.NestedMap(p.Object, "spec", "securityContexts")
 				if err != nil {
 					t.Fatal(err)

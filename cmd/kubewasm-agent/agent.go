@@ -30,6 +30,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
 	"github.com/kubewasm/kubewasm/host/shadow"
+	"github.com/kubewasm/kubewasm/internal/clusterplugins"
 	"github.com/kubewasm/kubewasm/internal/management"
 	"github.com/kubewasm/kubewasm/internal/program"
 	"github.com/kubewasm/kubewasm/internal/program/statusz"
@@ -212,6 +213,9 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	guests.Declare(a.configErr, a.declared)
 	metrics.MustRegister(program.ThisBuild().Collector("kubewasm-agent"), guests, decisions, ocimetrics.New(artifacts), collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled()), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	a.flag("kubewasm_agent_cache_unusable", "Whether compiled modules could not be read from or written to the cache since the start.", &a.cacheless)
+	if h := cfg.hooks; h != nil {
+		metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: clusterplugins.StaleMetric, Help: clusterplugins.StaleHelp}, func() float64 { return h.watch.Silent().Seconds() }))
+	}
 	free := program.FreeAfterBuilds()
 	for i := range plugins {
 		plugins[i].Observer, plugins[i].Logger = host.Observers(guests, a.status, free), logger
@@ -246,7 +250,7 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	}
 	var wrong []error
 	switch {
-	case len(whole.Plugins) == 0:
+	case len(whole.Plugins) == 0 && whole.hooks == nil:
 		wrong = append(wrong, errors.New("the configuration has no plugins"))
 	case len(cfg.Plugins) == 0:
 		logger.Info("no plugin of the configuration is for this node")

@@ -16,6 +16,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/configfile"
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/internal/apiserver"
+	"github.com/kubewasm/kubewasm/internal/clusterplugins"
 	"github.com/kubewasm/kubewasm/internal/management"
 	"github.com/kubewasm/kubewasm/internal/program/statusz"
 )
@@ -107,10 +108,16 @@ type config struct {
 	Events *apiserver.Config `json:"events"`
 	// Node follows the node at the API server, for plugins that read it.
 	Node *nodeConfig `json:"node"`
+	// Cluster serves the NodeHooks of the API server, beside Plugins, and writes a PluginReport. With
+	// a CacheDir they are known after a restart, too, while the API server does not answer.
+	Cluster *apiserver.Config `json:"cluster"`
 	// Registries configures how artifacts are fetched and which ones are trusted, for plugins with
 	// oci.
 	Registries oci.Config     `json:"registries"`
 	Plugins    []pluginConfig `json:"plugins"`
+
+	// hooks are the NodeHooks among Plugins, nil without Cluster.
+	hooks *nodeHooks
 
 	// standIn is set at the start of the process, when a plugin that cannot be loaded must not keep
 	// the others from the node. Later, the agent before goes on.
@@ -134,6 +141,9 @@ type pluginConfig struct {
 	// NodeSelector is a selector on the labels of the node. The plugin is not loaded on other
 	// nodes.
 	NodeSelector string `json:"nodeSelector"`
+
+	// object is the NodeHook that declares the plugin, nil for one of the file.
+	object *clusterplugins.Object
 }
 
 func readConfig(file string) (*config, error) {

@@ -93,15 +93,33 @@ func run(ctx context.Context, args []string) error {
 // configuration, once the next one has loaded its plugins.
 func start(ctx context.Context, file string, dryRun bool, level *slog.LevelVar, logger *slog.Logger) error {
 	logger.Info("the agent starts", "program", "kubewasm-agent", "version", program.ThisBuild().String())
-	var build func([]byte) (*agent, error)
+	var build func([]byte, bool) (*agent, error)
 	started, flagged, status := false, level.Level(), new(statusz.Collector)
-	build = func(text []byte) (*agent, error) {
+	var hooks *nodeHooks
+	unfollow := func() {}
+	defer func() { unfollow() }()
+	build = func(text []byte, again bool) (*agent, error) {
 		cfg, err := parseConfig(file, text)
 		if err != nil {
 			return nil, err
 		}
 		cfg.DryRun, cfg.standIn, cfg.status = cfg.DryRun || dryRun, !started, status
-		a, err := newAgent(ctx, cfg, logger)
+		if hooks != nil && (cfg.Cluster == nil || *cfg.Cluster != hooks.cfg) {
+			unfollow()
+			hooks, unfollow = nil, func() {}
+		}
+		if cfg.Cluster != nil && hooks == nil {
+			if hooks, unfollow, err = followHooks(ctx, cfg, logger); err != nil {
+				hooks, unfollow = nil, func() {}
+				return nil, err
+			}
+		}
+		var a *agent
+		if hooks != nil {
+			a, err = hooks.build(ctx, cfg, again, logger)
+		} else {
+			a, err = newAgent(ctx, cfg, logger)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -111,8 +129,8 @@ func start(ctx context.Context, file string, dryRun bool, level *slog.LevelVar, 
 			level.Set(*cfg.LogLevel)
 		}
 		follow := cfg.Follow == nil || *cfg.Follow
-		if follow || cfg.selectsNodes() {
-			a.setReload(&reload{file: file, text: text, follow: follow, build: build, logger: logger})
+		if follow || cfg.selectsNodes() || hooks != nil {
+			a.setReload(&reload{file: file, text: text, follow: follow, hooks: hooks, build: build, logger: logger})
 		}
 		return a, nil
 	}
@@ -120,12 +138,15 @@ func start(ctx context.Context, file string, dryRun bool, level *slog.LevelVar, 
 	if err != nil {
 		return err
 	}
-	a, err := build(text)
+	a, err := build(text, false)
 	if err != nil {
 		return err
 	}
 	for {
 		var next *agent
+		if hooks != nil {
+			hooks.agent.Store(a)
+		}
 		err := a.alone(func() error {
 			err := a.run(ctx)
 			if a.reload != nil && a.reload.next != nil {

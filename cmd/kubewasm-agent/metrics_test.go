@@ -39,18 +39,25 @@ cgroup: {root: %s, driver: cgroupfs}
 http: {address: '127.0.0.1:0'%s}
 node: %s
 events: %s
+cluster: %s
 standalone: {file: %s}
 nri: {socket: %s}
 runtimeHook: {socket: %s}
 plugins:
 - {name: identity, module: {file: %s}, levels: [QOS, Pod], failurePolicy: KeepLast}
 - {name: away, module: {file: /nowhere.wasm}, failurePolicy: Ignore, mode: Monitor}
-`, t.TempDir(), root, more, api.config, strings.Replace(api.config, "name: node-1, ", "", 1), list, filepath.Join(t.TempDir(), "nri.sock"), filepath.Join(t.TempDir(), "hook.sock"), guest)
+`, t.TempDir(), root, more, api.config, strings.Replace(api.config, "name: node-1, ", "", 1), newHookServer(t).config, list, filepath.Join(t.TempDir(), "nri.sock"), filepath.Join(t.TempDir(), "hook.sock"), guest)
 	cfg, err := parseConfig("agent.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg.standIn = true
+	hooks, unfollow, err := followHooks(t.Context(), cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(unfollow)
+	cfg.hooks = hooks
 	a, err := newAgent(t.Context(), cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

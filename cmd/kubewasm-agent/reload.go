@@ -16,6 +16,9 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
+// maxReload is the longest time between two attempts to load what could not be loaded.
+const maxReload = 10 * time.Minute
+
 // errReplaced ends an agent that was replaced by another.
 var errReplaced = errors.New("a new configuration replaces the old one")
 
@@ -29,8 +32,11 @@ type reload struct {
 	// follow makes reload follow the file, in addition to the labels of the node.
 	follow    bool
 	relabeled <-chan struct{}
-	// build creates an agent.
-	build  func(text []byte) (*agent, error)
+	// hooks are the NodeHooks, nil without them.
+	hooks *nodeHooks
+	// build creates an agent. If again is set, nothing has changed, but what could not be loaded may be
+	// loaded now; otherwise the error is errStillStale.
+	build  func(text []byte, again bool) (*agent, error)
 	logger *slog.Logger
 
 	// stale is set while the configuration in the file, or the labels of the node, are not applied.
@@ -57,13 +63,13 @@ func (r *reload) Run(ctx context.Context) error {
 			r.logger.Error("the configuration is refused; the agent continues with the previous one", slog.Any("err", err))
 		}
 	}
-	take := func(text []byte) error {
+	take := func(text []byte, again bool) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.next != nil || ctx.Err() != nil {
 			return nil
 		}
-		next, err := r.build(text)
+		next, err := r.build(text, again)
 		if err == nil {
 			r.next = next
 			cancel()
@@ -73,16 +79,30 @@ func (r *reload) Run(ctx context.Context) error {
 	all.Go(func() {
 		again := time.NewTimer(0)
 		again.Stop()
+		wait := host.DefaultFollowInterval
+		var changed <-chan struct{}
+		if r.hooks != nil {
+			if changed = r.hooks.changed; r.hooks.stale() {
+				again.Reset(wait)
+			}
+		}
 		for {
+			retry := false
 			select {
 			case <-ctx.Done():
 				return
 			case <-r.relabeled:
+			case <-changed:
 			case <-again.C:
+				retry = r.hooks != nil && !r.stale.Load()
 			}
-			if err := take(r.text); err != nil {
+			err := take(r.text, retry)
+			if err != nil && !errors.Is(err, errStillStale) {
 				failed(err)
-				again.Reset(host.DefaultFollowInterval)
+			}
+			if err != nil {
+				again.Reset(wait)
+				wait = min(2*wait, maxReload)
 			}
 		}
 	})
@@ -92,7 +112,7 @@ func (r *reload) Run(ctx context.Context) error {
 		all.Go(func() {
 			err := host.Follow(ctx, host.File(r.file), host.FollowOptions{
 				Applied: applied, Failed: failed, Checked: func(sha256 string) { r.stale.Store(sha256 != applied) },
-			}, func(_ context.Context, text []byte, _ string) error { return take(text) })
+			}, func(_ context.Context, text []byte, _ string) error { return take(text, false) })
 			if err != nil {
 				failed(err)
 			}

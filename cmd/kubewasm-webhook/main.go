@@ -1,9 +1,11 @@
 // Command kubewasm-webhook is an admission webhook whose policies are WebAssembly modules.
 //
 //	kubewasm-webhook -cert tls.crt -key tls.key -config policies.yaml
+//	kubewasm-webhook -cert tls.crt -key tls.key -cluster
 //	kubewasm-webhook -cert tls.crt -key tls.key -config policies.yaml -check
 //
-// The configuration file declares the policies, and is followed. The second form loads the
+// The configuration file declares the policies, or the cluster's objects of the kinds
+// ClusterAdmissionPolicy and AdmissionPolicy. Both are followed. The last form loads the
 // policies, tests everything that serving needs, and reports all mistakes. With
 // -api-token-file or -api-clients there is a management API as well, for the paths
 // /plugins and /break-glass; with -state-dir, what it loads is there after a restart. In a cluster, or
@@ -50,6 +52,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
+	"github.com/kubewasm/kubewasm/internal/clusterplugins"
 	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/program"
 	"github.com/kubewasm/kubewasm/internal/program/statusz"
@@ -81,7 +84,7 @@ type options struct {
 	interval, readyTimeout                      time.Duration
 	log                                         program.Log
 	configurations                              []string
-	events, nativeOnly                          bool
+	events, nativeOnly, objects                 bool
 }
 
 func parse(args []string) (*options, error) {
@@ -95,6 +98,7 @@ func parse(args []string) (*options, error) {
 	o.audits.flags(flags)
 	flags.DurationVar(&o.server.DrainDelay, "drain-delay", 5*time.Second, "time to keep serving after a signal to end")
 	flags.StringVar(&o.config, "config", "", "`file` that declares the policies; it is followed")
+	flags.BoolVar(&o.objects, "cluster", false, "serve the ClusterAdmissionPolicies and AdmissionPolicies of the cluster, beside those of -config, and write a PluginReport")
 	flags.BoolVar(&o.check, "check", false, "load the policies, test what serving needs, report mistakes, and exit")
 	flags.BoolVar(&o.version, "version", false, "print the version, and exit")
 	o.log.Flags(flags)
@@ -133,8 +137,8 @@ func parse(args []string) (*options, error) {
 	if o.version {
 		return o, nil
 	}
-	if o.config == "" && o.tokenFile == "" && len(o.clients) == 0 {
-		return nil, errors.New("-config, -api-token-file and -api-clients are all missing: every request would pass")
+	if o.config == "" && o.tokenFile == "" && len(o.clients) == 0 && !o.objects {
+		return nil, errors.New("-config, -cluster, -api-token-file and -api-clients are all missing: every request would pass")
 	}
 	if err := errors.Join(o.tokens.check(), o.audits.check()); err != nil {
 		return nil, err
@@ -239,8 +243,8 @@ func serve(ctx context.Context, args []string, registry *prometheus.Registry) er
 			stop()
 			<-ended
 		}()
-	} else if o.events {
-		return errors.New("-events needs a cluster: -kubeconfig, outside of one")
+	} else if o.events || o.objects {
+		return errors.New("-events and -cluster need a cluster: -kubeconfig, outside of one")
 	}
 	if objects, ok := cfg.Cluster.(*clustercache.Cluster); ok {
 		metrics.MustRegister(admissionmetrics.NewCluster(objects))
@@ -280,6 +284,24 @@ func serve(ctx context.Context, args []string, registry *prometheus.Registry) er
 		}()
 	}
 
+	ready := manager.Ready
+	if o.objects {
+		kind, _ := rt.Engine()
+		watch, stop, err := followObjects(ctx, cluster, manager, clusterplugins.ThisProcess("kubewasm-webhook", build.Short(), string(kind)), logger)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: clusterplugins.StaleMetric, Help: clusterplugins.StaleHelp}, func() float64 { return watch.Silent().Seconds() }))
+		ready = func() error {
+			err := manager.Ready()
+			if err != nil {
+				err = errors.Join(err, watch.Err())
+			}
+			return err
+		}
+	}
+
 	if o.audits.interval != 0 {
 		if cluster == nil {
 			return errors.New("-audit-interval needs a cluster: -kubeconfig, outside of one")
@@ -303,7 +325,7 @@ func serve(ctx context.Context, args []string, registry *prometheus.Registry) er
 	}
 	serving := o.server
 	serving.Bodies = admission.NewBodies(admission.BodyLimits{Bytes: o.bodyBytes})
-	serving.Engine, serving.Ready, serving.Logger = engine, manager.Ready, logger
+	serving.Engine, serving.Ready, serving.Logger = engine, ready, logger
 	serving.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	serving.Counter, serving.Status = verdicts, o.status(rt, manager, status)
 	if serving.Tokens, err = o.tokens.config(ctx, o.kube); err != nil {

@@ -81,7 +81,7 @@ plugins:
 		}
 	}
 	startWith(t, client, addr, registry, append(args, "-cert", filepath.Join(dir, "tls.crt"), "-key", filepath.Join(dir, "tls.key"), "-config", filepath.Join(dir, "file"),
-		"-kubeconfig", filepath.Join(dir, "kubeconfig"), "-audit-interval", "24h", "-audit-reports=false", "-ready-timeout", "1ms")...)
+		"-kubeconfig", filepath.Join(dir, "kubeconfig"), "-cluster", "-audit-interval", "24h", "-audit-reports=false", "-ready-timeout", "1ms")...)
 	scrape := func() string {
 		t.Helper()
 		resp, err := client.Get("https://" + addr + "/metrics")

@@ -410,6 +410,24 @@ func TestRun(t *testing.T) {
 			}
 		})
 	})
+	t.Run("a Pod that preempts others", func(t *testing.T) {
+		objects := ""
+		for _, team := range []string{"a", "b"} {
+			objects += "{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: ElasticQuota, metadata: {namespace: " + team + ", name: q}, spec: {min: {cpu: 2}, max: {cpu: 4}}}\n---\n"
+		}
+		for _, pod := range []string{"b, name: b1}, spec: {nodeName: n1,", "b, name: b2}, spec: {nodeName: n1, priority: 1,", "a, name: a1}, spec: {"} {
+			objects += "{apiVersion: v1, kind: Pod, metadata: {namespace: " + pod + " containers: [{name: c, resources: {requests: {cpu: 2}}}]}}\n---\n"
+		}
+		objects += "{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: 4}}}"
+		_, out, stderr := kubewasm(t, "run", "--grant", "objects", "--grant", "preempt-any", "--grant", "state", built(t, "../../examples/sched/capacity"), "-f", file(t, "capacity.yaml", objects))
+		want := []string{
+			"a/a1 (PreFilter) Unschedulable the ElasticQuotas have no room below the sum of their min",
+			"a/a1 (PotentialVictims) Success nominates n1", "b/b1 n1 Evicted preempted by a/a1",
+		}
+		if diff := cmp.Diff(want, printedVerdicts(out)); diff != "" {
+			t.Errorf("%s(-want +got):\n%s", stderr, diff)
+		}
+	})
 	t.Run("an admission plugin that looks objects up", func(t *testing.T) {
 		ingress := func(name, host string) string {
 			return `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: shop, name: ` + name + `}, spec: {rules: [{host: ` + host + `}]}}`

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/dialect"
@@ -173,7 +174,7 @@ func rulesOf(rules []metadata.Rule) (all []admissionregistrationv1.RuleWithOpera
 
 // scheduler returns the KubeSchedulerConfiguration with a profile that has the plugins.
 func (m *manifesting) scheduler(context.Context) (any, []any, error) {
-	var enabled, configs []any
+	var enabled, preempting, configs []any
 	for _, p := range m.modules {
 		args := sched.PluginConfig{}
 		args.Module = host.ModuleConfig{File: p.file, OCI: p.oci}
@@ -182,7 +183,14 @@ func (m *manifesting) scheduler(context.Context) (any, []any, error) {
 			args.Objects = lookup.Grants(m.objects...)
 		}
 		enabled = append(enabled, map[string]any{"name": p.name})
+		if slices.Contains(p.Functions, abi.PotentialVictims.String()) {
+			preempting = append(preempting, map[string]any{"name": p.name})
+		}
 		configs = append(configs, map[string]any{"name": p.name, "args": args})
+	}
+	plugins := map[string]any{"multiPoint": map[string]any{"enabled": enabled}}
+	if len(preempting) != 0 { // In the place of DefaultPreemption.
+		plugins["postFilter"] = map[string]any{"enabled": preempting, "disabled": []any{map[string]any{"name": "*"}}}
 	}
 	return map[string]any{
 		"apiVersion":     "kubescheduler.config.k8s.io/v1",
@@ -190,7 +198,7 @@ func (m *manifesting) scheduler(context.Context) (any, []any, error) {
 		"leaderElection": map[string]any{"leaderElect": true, "resourceLock": "leases", "resourceName": m.account, "resourceNamespace": m.inNamespace()},
 		"profiles": []any{map[string]any{
 			"schedulerName": m.account,
-			"plugins":       map[string]any{"multiPoint": map[string]any{"enabled": enabled}},
+			"plugins":       plugins,
 			"pluginConfig":  configs,
 		}},
 	}, nil, nil

@@ -229,6 +229,27 @@ func TestManifestsOfAKubewardenPolicy(t *testing.T) {
 	}
 }
 
+// TestManifestsOfAPluginThatPreempts holds that it takes the place of DefaultPreemption.
+func TestManifestsOfAPluginThatPreempts(t *testing.T) {
+	objects := manifestsOf(t, "--objects", "v1/pods", "--objects", "scheduling.x-k8s.io/v1alpha1/elasticquotas", "../../examples/sched/capacity")
+	var got struct {
+		Profiles []struct {
+			Plugins map[string]any `json:"plugins"`
+		} `json:"profiles"`
+	}
+	if err := yaml.Unmarshal([]byte(objects[0].(*corev1.ConfigMap).Data["scheduler.yaml"]), &got); err != nil {
+		t.Fatal(err)
+	}
+	capacity := []any{map[string]any{"name": "capacity"}}
+	want := map[string]any{
+		"multiPoint": map[string]any{"enabled": capacity},
+		"postFilter": map[string]any{"enabled": capacity, "disabled": []any{map[string]any{"name": "*"}}},
+	}
+	if diff := cmp.Diff(want, got.Profiles[0].Plugins); diff != "" {
+		t.Errorf("plugins (-want +got):\n%s", diff)
+	}
+}
+
 func TestManifestsOfASchedulerPlugin(t *testing.T) {
 	args := []string{"--modules", "/plugins", "testdata/zone", "testdata/grants"}
 	objects := manifestsOf(t, args...)

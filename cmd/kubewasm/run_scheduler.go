@@ -157,6 +157,9 @@ func (s *scheduling) schedulePod(pod *corev1.Pod) {
 	if s.implements(abi.PreFilter) {
 		names, status := s.plugin.PreFilter(c.state, s.cluster.Snapshot)
 		if !s.report(c, "PreFilter", status) {
+			if status.Code() == abi.Unschedulable {
+				s.preempt(c, s.cluster.Snapshot)
+			}
 			return
 		}
 		only, skip = names, status.Code() == abi.Skip
@@ -169,6 +172,9 @@ func (s *scheduling) schedulePod(pod *corev1.Pod) {
 		switch {
 		case only != nil && !slices.Contains(only, n.name):
 			n.status = sched.NewStatus(abi.Unschedulable, "PreFilter left it out")
+		case s.implements(abi.PotentialVictims) && info.Lacks(pod) != nil:
+			// Preemption makes sense where nodes are full.
+			n.status = sched.NewStatus(abi.Unschedulable, info.Lacks(pod)...)
 		case s.implements(abi.Filter) && !skip:
 			n.status = s.plugin.Filter(c.state, info)
 		}
@@ -195,6 +201,13 @@ func (s *scheduling) schedulePod(pod *corev1.Pod) {
 		s.refusals++
 		s.noNode(c)
 		s.postFilter(c, candidates)
+		var refusing framework.Nodes
+		for i, n := range candidates {
+			if n.status.Code() == abi.Unschedulable {
+				refusing = append(refusing, s.cluster.Snapshot[i])
+			}
+		}
+		s.preempt(c, refusing)
 		return
 	}
 	c.node = best.name
@@ -311,6 +324,26 @@ func (s *scheduling) postFilter(c *cycle, candidates []*candidate) {
 		s.print(c, "PostFilter", status.Code().String(), "nominates "+result.NodeName, false)
 	default:
 		s.print(c, "PostFilter", status.Code().String(), status.Message(), false)
+	}
+}
+
+// preempt lets the plugin name the Pods of nodes that may be evicted for a Pod, which leave the nodes.
+func (s *scheduling) preempt(c *cycle, nodes framework.Nodes) {
+	if !s.implements(abi.PotentialVictims) {
+		return
+	}
+	nomination, victims, status := s.cluster.MakeRoom(s.plugin, c.state, c.pod, nodes)
+	if nomination == nil || nomination.NodeName == "" {
+		if status.Code() == abi.Error {
+			s.report(c, "PotentialVictims", status)
+			return
+		}
+		s.print(c, "PotentialVictims", status.Code().String(), status.Message(), false)
+		return
+	}
+	s.print(c, "PotentialVictims", status.Code().String(), "nominates "+nomination.NodeName, false)
+	for _, victim := range victims {
+		s.verdicts.add(verdict{heads: schedulerHeads, Object: victim.Namespace + "/" + victim.Name, Node: nomination.NodeName, Verdict: "Evicted", Message: "preempted by " + c.name})
 	}
 }
 

@@ -10,6 +10,7 @@
 //     removePod(state: CycleState, pod: Pod, removed: Pod, node: NodeInfo): Status | null
 //     filter(state: CycleState, pod: Pod, node: NodeInfo): Status | null
 //     postFilter(state: CycleState, pod: Pod, statuses: NodeStatus[]): Status | null
+//     potentialVictims(state: CycleState, pod: Pod, node: NodeInfo, victims: Pod[]): Status | null
 //     preScore(state: CycleState, pod: Pod, nodes: NodeInfos): Status | null
 //     score(state: CycleState, pod: Pod, node: NodeInfo): i64
 //     normalizeScore(state: CycleState, pod: Pod, scores: Scores): Status | null
@@ -56,6 +57,10 @@ export { Pod, Node } from "./api/core";
 @external("k8s.io/scheduler", "node_info") declare function importNodeInfo(ref: u64, buf: usize, limit: u32): u32;
 // @ts-ignore: decorator
 @external("k8s.io/scheduler", "node_images") declare function importNodeImages(ref: u64, buf: usize, limit: u32): u32;
+// @ts-ignore: decorator
+@external("k8s.io/scheduler", "nominated_pods") declare function importNominatedPods(ref: u64, buf: usize, limit: u32): u32;
+// @ts-ignore: decorator
+@external("k8s.io/scheduler", "result_victims") declare function importResultVictims(ptr: usize, len: u32): void;
 // @ts-ignore: decorator
 @external("k8s.io/scheduler", "count_pods") declare function importCountPods(terminating: u32, nodes: usize, bytes: u32, ptr: usize, len: u32, buf: usize, limit: u32): u32;
 // @ts-ignore: decorator
@@ -386,6 +391,16 @@ export class NodeInfo {
     host.begin();
     let n: u32;
     do n = importNodePods(this.ref_, host.buffer, host.limit); while (host.more(n));
+    const list = new Array<Pod>(<i32>(n >> 3));
+    for (let i = 0; i < list.length; i++) unchecked((list[i] = view.byRef<Pod>(load<u64>(host.buffer + (<usize>i << 3)), view.PARTS)));
+    return list;
+  }
+
+  /** nominatedPods returns the Pods that are nominated for the node, sorted by namespace and name, for the rest of the call. */
+  nominatedPods(): Pod[] {
+    host.begin();
+    let n: u32;
+    do n = importNominatedPods(this.ref_, host.buffer, host.limit); while (host.more(n));
     const list = new Array<Pod>(<i32>(n >> 3));
     for (let i = 0; i < list.length; i++) unchecked((list[i] = view.byRef<Pod>(load<u64>(host.buffer + (<usize>i << 3)), view.PARTS)));
     return list;
@@ -1120,6 +1135,16 @@ export function postfilter<P>(p: P, cycle: u64, pod: u64): u64 {
     importResultNominatedNodeName(host.address, host.length);
   }
   return both(mode, finish(status));
+}
+
+export function potentialvictims<P>(p: P, cycle: u64, pod: u64, node: u64): i32 {
+  calls++;
+  const victims: Pod[] = [];
+  const status = p.potentialVictims(stateOf(cycle), podOf(pod), nodeOf(node), victims);
+  const refs = new StaticArray<u64>(victims.length);
+  for (let i = 0; i < victims.length; i++) unchecked((refs[i] = view.refOf(victims[i])));
+  importResultVictims(changetype<usize>(refs), <u32>refs.length << 3);
+  return finish(status);
 }
 
 export function prescore<P>(p: P, cycle: u64, pod: u64): i32 {

@@ -146,6 +146,7 @@ KW_FROM_GUEST("k8s.io/scheduler", activate);
 KW_FROM_GUEST("k8s.io/scheduler", result_pods);
 KW_FROM_GUEST("k8s.io/scheduler", result_nominated_node_name);
 KW_FROM_GUEST("k8s.io/scheduler", result_sign_fragments);
+KW_FROM_GUEST("k8s.io/scheduler", result_victims);
 KW_FROM_GUEST("k8s.io/scheduler", result_nominations);
 KW_FROM_GUEST("k8s.io/scheduler", result_placements);
 KW_FROM_GUEST("k8s.io/scheduler", event);
@@ -155,6 +156,7 @@ KW_IMPORT("k8s.io/scheduler", "node_info_version") uint64_t kw_host_node_info_ve
 KW_IMPORT("k8s.io/scheduler", "node_info") uint32_t kw_host_node_info(uint64_t node, void *buf, uint32_t limit);
 KW_IMPORT("k8s.io/scheduler", "node_images") uint32_t kw_host_node_images(uint64_t node, void *buf, uint32_t limit);
 KW_IMPORT("k8s.io/scheduler", "node_pods") uint32_t kw_host_node_pods(uint64_t node, void *buf, uint32_t limit);
+KW_IMPORT("k8s.io/scheduler", "nominated_pods") uint32_t kw_host_nominated_pods(uint64_t node, void *buf, uint32_t limit);
 KW_IMPORT("k8s.io/scheduler", "count_pods") uint32_t kw_host_count_pods(uint32_t terminating, const void *nodes, uint32_t bytes, const void *p, uint32_t n, void *buf, uint32_t limit);
 KW_IMPORT("k8s.io/scheduler", "pod_group_pod") uint32_t kw_host_pod_group_pod(uint32_t index, void *buf, uint32_t limit);
 KW_IMPORT("k8s.io/scheduler", "try_pod_group") uint32_t kw_host_try_pod_group(const void *p, uint32_t n, void *buf, uint32_t limit);
@@ -2071,7 +2073,7 @@ KW_INLINE kw_str kw_taint_text(core_Taint t) {
   X(0, preenqueue) X(1, queuesort) X(2, eventstoregister) X(3, queueinghint) X(4, prefilter) X(5, addpod) X(6, removepod) X(7, filter) \
   X(8, postfilter) X(9, prescore) X(10, score) X(11, normalizescore) X(12, reserve) X(13, unreserve) X(14, permit) X(15, prebindpreflight) \
   X(16, prebind) X(17, bind) X(18, postbind) X(19, signpod) X(20, podgrouppostfilter) X(21, generateplacements) X(22, scoreplacement) \
-  X(23, normalizeplacementscore) X(24, clonecycle) X(25, prequeueinghint) X(32, validate) X(33, mutate) X(34, convert) X(48, hook) \
+  X(23, normalizeplacementscore) X(24, clonecycle) X(25, prequeueinghint) X(26, potentialvictims) X(32, validate) X(33, mutate) X(34, convert) X(48, hook) \
   X(56, configure) X(60, services)
 #define KW_DECLARE_POINT(bit, name) extern const char kw_implements_##name __attribute__((weak));
 KW_POINTS(KW_DECLARE_POINT)
@@ -2494,6 +2496,8 @@ KW_INLINE kw_result kw_nominate(kw_str node) {
   kw_host_result_nominated_node_name(node.p, node.n);
   return 1ull << 32;
 }
+// KW_POTENTIALVICTIMS hands over the Pods of the node that may be evicted by kw_victims, or else none.
+#define KW_POTENTIALVICTIMS(cycle, pod, node) KW_CYCLE_POD_NODE(potentialvictims, int32_t, cycle, pod, node)
 #define KW_PRESCORE(cycle, pod) KW_CYCLE_POD(prescore, int32_t, cycle, pod)
 #define KW_SCORE(cycle, pod, node) KW_CYCLE_POD_NODE(score, uint64_t, cycle, pod, node)
 KW_INLINE kw_result kw_scored(int64_t score) {
@@ -2524,6 +2528,8 @@ KW_INLINE kw_str kw_node_names(void) {
 typedef struct { const uint64_t *of; uint32_t n; } kw_refs;
 KW_INLINE kw_refs kw_refs_of(kw_str answer) { return (kw_refs){(const uint64_t *)(const void *)answer.p, answer.n / 8}; }
 KW_INLINE kw_refs kw_node_refs(void) { return kw_refs_of(KW_ANSWER(kw_host_node_refs(buf, limit))); }
+KW_INLINE void kw_victims(kw_refs pods) { kw_host_result_victims(pods.of, 8 * pods.n); }
+KW_INLINE kw_refs kw_nominated_pods(core_Node node) { uint64_t ref = kw_ref(node); return kw_refs_of(KW_ANSWER(kw_host_nominated_pods(ref, buf, limit))); }
 KW_INLINE kw_refs kw_node_pods(core_Node node) { uint64_t ref = kw_ref(node); return kw_refs_of(KW_ANSWER(kw_host_node_pods(ref, buf, limit))); }
 // kw_list_pods returns the Pods of the cluster that are in a namespace, or in any if it is empty, and
 // chosen by a selector, sorted by namespace and name; with those that have a deletionTimestamp only if

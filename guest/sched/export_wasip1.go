@@ -2,6 +2,7 @@ package sched
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math"
 	"slices"
 	"unsafe"
@@ -290,6 +291,18 @@ func exportPostFilter(cycle, pod uint64) uint64 {
 		hostResultNominatedNodeName([]byte(result.NominatedNodeName))
 	}
 	return abi.Pack(mode, finish(status))
+}
+
+//go:wasmexport potentialvictims
+func exportPotentialVictims(cycle, pod, node uint64) int32 {
+	calls++
+	victims, status := registered.victims.PotentialVictims(cycleOf(cycle), podOf(pod), nodeOf(node, uint32(node)))
+	b := make([]byte, 0, 8*len(victims))
+	for _, victim := range victims {
+		b = binary.LittleEndian.AppendUint64(b, uint64(view.RefOf(view.View(victim))))
+	}
+	hostResultVictims(b)
+	return int32(finish(status))
 }
 
 //go:wasmexport prescore

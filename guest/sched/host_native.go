@@ -68,6 +68,18 @@ func appendPods(list []core.Pod, ref abi.Ref) []core.Pod {
 	return list
 }
 
+// NominatedPods returns the Pods that are nominated for the node, sorted by namespace and name, for the
+// rest of the call. They may change from one call to the next.
+func (n NodeInfo) NominatedPods() (list []core.Pod) {
+	if n.d == nil {
+		return nil
+	}
+	for _, b := range nativehost.CurrentScheduler().NominatedPods(n.d.node.Metadata().Name()) {
+		list = append(list, core.PodFromProto(b))
+	}
+	return list
+}
+
 func (s PodSelector) list(yield func(core.Pod) bool) {
 	for b := range lookup.List("v1/pods", s.namespace, s.selector.String()) {
 		if pod := core.PodFromProto(b); s.Matches(pod) && !yield(pod) {

@@ -201,6 +201,27 @@ func appendPods(list []core.Pod, ref abi.Ref) []core.Pod {
 	return list
 }
 
+//go:wasmimport k8s.io/scheduler nominated_pods
+func importNominatedPods(ref uint64, buf unsafe.Pointer, limit uint32) uint32
+
+// NominatedPods returns the Pods that are nominated for the node, sorted by namespace and name, for the
+// rest of the call. They may change from one call to the next.
+func (n NodeInfo) NominatedPods() (list []core.Pod) {
+	if n.d == nil || n.d.ref == 0 {
+		return nil
+	}
+	answer := buffer.Fill(func(b []byte) uint32 { return importNominatedPods(uint64(n.d.ref), at(b), uint32(len(b))) })
+	for _, pod := range append([]uint64(nil), refs(answer)...) {
+		list = append(list, besidePod(pod))
+	}
+	return list
+}
+
+//go:wasmimport k8s.io/scheduler result_victims
+func importResultVictims(ptr unsafe.Pointer, n uint32)
+
+func hostResultVictims(b []byte) { importResultVictims(at(b), uint32(len(b))) }
+
 //go:wasmimport k8s.io/scheduler count_pods
 func importCountPods(terminating uint32, nodes unsafe.Pointer, n uint32, question unsafe.Pointer, m uint32, buf unsafe.Pointer, limit uint32) uint32
 

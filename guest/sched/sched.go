@@ -96,6 +96,19 @@ type PostFilterResult struct {
 	NominatedNodeName string
 }
 
+// PreemptionPlugin is implemented by plugins that choose the Pods which may be evicted for a Pod that
+// fits on no node. PotentialVictims returns those of a node: it is called for each node on which the
+// Pod may fit without some of its Pods, in a copy of the cycle. The host removes them all, tries the
+// filters of the profile, this plugin's among them, keeps as many of the Pods as it can, those that a
+// PodDisruptionBudget protects and the most important first, and evicts the others from the best node.
+// RemovePod and AddPod tell the plugin of each of these steps.
+//
+// The Pods must be elements of node.Pods. It needs the grant "preempt", and for Pods whose priority is
+// not below that of the Pod "preempt-any". A plugin must not implement PostFilterPlugin beside it.
+type PreemptionPlugin interface {
+	PotentialVictims(state CycleState, pod core.Pod, node NodeInfo) ([]core.Pod, *Status)
+}
+
 // PreScorePlugin is implemented by plugins that compute once the values that
 // Score needs for each node. nodes are those that passed Filter. PreScore may
 // run more than once, as PreFilter may.
@@ -243,6 +256,7 @@ var registered struct {
 	pods               PreFilterExtensions
 	filter             FilterPlugin
 	postFilter         PostFilterPlugin
+	victims            PreemptionPlugin
 	preScore           PreScorePlugin
 	score              ScorePlugin
 	normalize          ScoreExtensions
@@ -283,6 +297,7 @@ func register(p any) (mask abi.Mask) {
 	note(p, &registered.pods, &mask, abi.AddPod, abi.RemovePod)
 	note(p, &registered.filter, &mask, abi.Filter)
 	note(p, &registered.postFilter, &mask, abi.PostFilter)
+	note(p, &registered.victims, &mask, abi.PotentialVictims)
 	note(p, &registered.preScore, &mask, abi.PreScore)
 	note(p, &registered.score, &mask, abi.Score)
 	note(p, &registered.normalize, &mask, abi.NormalizeScore)
@@ -306,6 +321,8 @@ func register(p any) (mask abi.Mask) {
 		panic("kubewasm: sched.Register: the plugin implements no extension point of the scheduler; are its methods on the pointer, and with the right signatures?")
 	case mask.Has(abi.NormalizeScore) && registered.score == nil:
 		panic("kubewasm: sched.Register: the plugin implements NormalizeScore without Score")
+	case mask.Has(abi.PostFilter) && mask.Has(abi.PotentialVictims):
+		panic("kubewasm: sched.Register: the plugin implements both PostFilter and PotentialVictims")
 	case mask.Has(abi.AddPod) && registered.preFilter == nil:
 		panic("kubewasm: sched.Register: the plugin implements AddPod and RemovePod without PreFilter")
 	case mask.Has(abi.NormalizePlacementScore) && registered.scorePlacement == nil:

@@ -51,9 +51,9 @@ type Config struct {
 // Watch follows a Node. It is safe for use by several goroutines.
 type Watch struct {
 	cfg  Config
-	node follower
+	node *apiserver.Follower
 	// objects holds the followers of other objects.
-	objects []*follower
+	objects []*apiserver.Follower
 	// known is closed once the node is known, and the state of each object; missing is the number
 	// of unknown ones.
 	known   chan struct{}
@@ -86,7 +86,7 @@ func New(cfg Config) (*Watch, error) {
 	}
 	cfg.Logger = lograte.Logger(cfg.Logger, lograte.New(lograte.DefaultBytes))
 	w := &Watch{cfg: cfg, known: make(chan struct{})}
-	w.node = follower{client: client, path: "/api/v1/nodes", name: cfg.Name, apply: w.apply, failed: w.failed}
+	w.node = follow(&apiserver.Follower{Client: client, Path: "/api/v1/nodes", Name: cfg.Name, Failed: w.failed}, w.apply)
 	for _, resource := range cfg.Objects {
 		f, err := w.object(client, resource)
 		if err != nil {
@@ -98,8 +98,28 @@ func New(cfg Config) (*Watch, error) {
 	return w, nil
 }
 
+// follow completes a follower of one object. apply receives the current object, nil if there is none.
+func follow(f *apiserver.Follower, apply func(context.Context, json.RawMessage) error) *apiserver.Follower {
+	f.Set = func(ctx context.Context, objects []json.RawMessage) error {
+		if len(objects) != 0 {
+			return apply(ctx, objects[0])
+		}
+		if err := apply(ctx, nil); err != nil {
+			f.Failed(err) // The object may be created later.
+		}
+		return nil
+	}
+	f.Change = func(ctx context.Context, object json.RawMessage, deleted bool) error {
+		if deleted {
+			object = nil
+		}
+		return apply(ctx, object)
+	}
+	return f
+}
+
 // object returns a follower of the object of a resource.
-func (w *Watch) object(client *apiserver.Client, resource string) (*follower, error) {
+func (w *Watch) object(client *apiserver.Client, resource string) (*apiserver.Follower, error) {
 	of, err := lookup.ParseResource(resource)
 	if err != nil {
 		return nil, err
@@ -109,32 +129,29 @@ func (w *Watch) object(client *apiserver.Client, resource string) (*follower, er
 		path = "/apis/" + of.Group + "/" + of.Version + "/" + of.Resource
 	}
 	first, last := true, ""
-	return &follower{
-		client: client, path: path, name: w.cfg.Name,
-		apply: func(_ context.Context, raw json.RawMessage) error {
-			object, err := strip(raw)
-			if err == nil {
-				err = w.cfg.SetObject(resource, w.cfg.Name, object)
-			}
-			if err != nil {
-				return err
-			}
-			if last != "" {
-				w.cfg.Logger.Info("the API server sends the object of the node again", slog.String("kind", resource))
-			}
-			if last = ""; first {
-				first = false
-				w.learn()
-			}
-			return nil
-		},
-		failed: func(err error) {
-			if err.Error() != last {
-				w.cfg.Logger.Warn("the API server does not send the object of the node", slog.String("kind", resource), slog.Any("err", err))
-			}
-			last = err.Error()
-		},
-	}, nil
+	failed := func(err error) {
+		if err.Error() != last {
+			w.cfg.Logger.Warn("the API server does not send the object of the node", slog.String("kind", resource), slog.Any("err", err))
+		}
+		last = err.Error()
+	}
+	return follow(&apiserver.Follower{Client: client, Path: path, Name: w.cfg.Name, Failed: failed}, func(_ context.Context, raw json.RawMessage) error {
+		object, err := strip(raw)
+		if err == nil {
+			err = w.cfg.SetObject(resource, w.cfg.Name, object)
+		}
+		if err != nil {
+			return err
+		}
+		if last != "" {
+			w.cfg.Logger.Info("the API server sends the object of the node again", slog.String("kind", resource))
+		}
+		if last = ""; first {
+			first = false
+			w.learn()
+		}
+		return nil
+	}), nil
 }
 
 // strip returns an object without its managedFields, nil for none.
@@ -169,33 +186,33 @@ func (w *Watch) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, f := range w.objects {
-		all.Go(func() { _ = f.run(ctx) }) // The error is that of ctx.
+		all.Go(func() { _ = f.Run(ctx) }) // The error is that of ctx.
 	}
-	return w.node.run(ctx)
+	return w.node.Run(ctx)
 }
 
 // Get asks the API server for the Node once, and returns it without its topology. The Watch does
 // not change.
 func (w *Watch) Get(ctx context.Context) (*hookmsg.Node, error) {
-	_, raw, err := w.node.list(ctx)
-	if err == nil && raw == nil {
+	_, found, err := w.node.List(ctx)
+	if err == nil && len(found) == 0 {
 		err = w.noNode()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("node: %w", err)
 	}
-	return decode(raw)
+	return decode(found[0])
 }
 
 // Check requests the Node from the API server once, and returns the reason if it cannot be read.
 func (w *Watch) Check(ctx context.Context) error {
-	_, object, err := w.node.list(ctx)
-	if err == nil && object == nil {
+	_, found, err := w.node.List(ctx)
+	if err == nil && len(found) == 0 {
 		err = w.noNode()
 	}
 	errs := []error{err}
 	for _, f := range w.objects {
-		_, _, err := f.list(ctx)
+		_, _, err := f.List(ctx)
 		var status *apiserver.StatusError
 		if !errors.As(err, &status) || status.Code != http.StatusNotFound {
 			errs = append(errs, err)
@@ -236,7 +253,7 @@ func (w *Watch) Ready() error {
 func (*Watch) Healthy() error { return nil }
 
 // Since returns the time for which the API server has not reported on the node, 0 while it does.
-func (w *Watch) Since() time.Duration { return w.node.silent() }
+func (w *Watch) Since() time.Duration { return w.node.Silent() }
 
 // object is the part of a Node that hooks see.
 type object struct {

@@ -70,6 +70,12 @@ func New(cfg Config) (*Client, error) {
 	}}, nil
 }
 
+// Wrap returns a Client of an API server that sends its requests by client, which authenticates them:
+// one of client-go.
+func Wrap(url string, client *http.Client) *Client {
+	return &Client{cfg: Config{URL: url}, client: client}
+}
+
 // authorities reads the certificates that sign the API server's.
 func (c *Config) authorities() (*x509.CertPool, error) {
 	pem, err := os.ReadFile(c.CAFile)
@@ -100,11 +106,13 @@ func (c *Client) Do(ctx context.Context, method, path, contentType string, body 
 	if err != nil {
 		return nil, err
 	}
-	token, err := os.ReadFile(c.cfg.TokenFile)
-	if err != nil {
-		return nil, err
+	if c.cfg.TokenFile != "" {
+		token, err := os.ReadFile(c.cfg.TokenFile)
+		if err != nil {
+			return nil, err
+		}
+		req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	}
-	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
 	}

@@ -54,6 +54,14 @@ func NewCluster(list *manifest.Objects) (*Cluster, error) {
 		}
 		c.Snapshot[i].Pods = append(c.Snapshot[i].Pods, pod)
 	}
+	for _, pod := range list.Pods {
+		if node := pod.Status.NominatedNodeName; pod.Spec.NodeName == "" && node != "" {
+			if c.Nominations == nil {
+				c.Nominations = map[string][]*corev1.Pod{}
+			}
+			c.Nominations[node] = append(c.Nominations[node], pod)
+		}
+	}
 	images := map[string]int{}
 	for _, n := range c.Snapshot {
 		n.count(images)

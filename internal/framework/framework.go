@@ -179,6 +179,9 @@ type Handle struct {
 	// Activated once they are tried.
 	Activates func(pods []types.NamespacedName)
 
+	// Nominations are the Pods nominated for nodes, by their names.
+	Nominations map[string][]*corev1.Pod
+
 	mu       sync.Mutex
 	watchers map[schema.GroupVersionResource][]*func(oldObj, newObj any)
 }

@@ -16,6 +16,8 @@ type Scheduler interface {
 	NodeImages(abi.Ref) []byte
 	// NodePods returns the bytes of the Pods of a Node.
 	NodePods(abi.Ref) [][]byte
+	// NominatedPods returns the bytes of the Pods that are nominated for the Node with a name.
+	NominatedPods(node string) [][]byte
 
 	Event(message []byte)
 	WaitingPods() []byte
@@ -47,6 +49,7 @@ func CurrentScheduler() Scheduler { return scheduler }
 // noScheduler is a host without any objects.
 type noScheduler struct{}
 
+func (noScheduler) NominatedPods(string) [][]byte       { return nil }
 func (noScheduler) NodeNames() []byte                   { return nil }
 func (noScheduler) NodeByName(string) (abi.Ref, []byte) { return 0, nil }
 func (noScheduler) NodeInfo(abi.Ref) []byte             { return nil }

@@ -55,7 +55,7 @@ var given = func() map[[2]string]bool {
 	for module, names := range map[string][]string{
 		abi.ModuleObjects:          {"object", "object_part"},
 		abi.KindAdmission.Module(): {"request", "object", "old_object", "options", "object_proto", "old_object_proto", "desired_api_version"},
-		abi.KindScheduler.Module(): {"node_scores", "node_names", "node_refs", "node_name", "node_info", "node_images", "node_pods", "pod_group", "waiting_pods"},
+		abi.KindScheduler.Module(): {"node_scores", "node_names", "node_refs", "node_name", "node_info", "node_images", "node_pods", "nominated_pods", "pod_group", "waiting_pods"},
 	} {
 		for _, name := range names {
 			list[[2]string{module, name}] = true

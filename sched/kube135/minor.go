@@ -60,3 +60,12 @@ func (w waiting) Reject(plugin, msg string) bool {
 	w.WaitingPod.Reject(plugin, msg)
 	return true
 }
+
+// displace ends the wait of a Pod in Permit, and reports whether it has. This minor cannot end a PreBind.
+func (h handle) displace(plugin string, victim *corev1.Pod) bool {
+	w := h.GetWaitingPod(victim.UID)
+	if w != nil {
+		w.Reject(plugin, "preempted")
+	}
+	return w != nil
+}

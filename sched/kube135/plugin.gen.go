@@ -50,7 +50,7 @@ func Load(ctx context.Context, rt *host.Runtime, cfg sched.PluginConfig, handle 
 	if err != nil {
 		return nil, err
 	}
-	return adapt(p), nil
+	return adapt(p, handle), nil
 }
 
 // Factory is the parameter of app.WithPlugin: the PluginFactory of
@@ -71,20 +71,21 @@ func New(name string, rt *host.Runtime, opts ...sched.Option) Factory {
 		if err != nil {
 			return nil, err
 		}
-		return adapt(p), nil
+		return adapt(p, handle), nil
 	}
 }
 
 // adapt returns a value that acts in a profile like a plugin with exactly the extension points of
 // the guest.
-func adapt(p *sched.Plugin) Plugin {
-	return composed(base{&plugin{Plugin: p, key: fwk.StateKey("kubewasm/" + p.Name())}}, p.Points())
+func adapt(p *sched.Plugin, h fwk.Handle) Plugin {
+	return composed(base{&plugin{Plugin: p, handle: h, key: fwk.StateKey("kubewasm/" + p.Name())}}, p.Points())
 }
 
-// plugin is the guest, and the key of its cycles.
+// plugin is the guest with its scheduler and the key of its cycles.
 type plugin struct {
 	*sched.Plugin
-	key fwk.StateKey
+	handle fwk.Handle // nil without a scheduler.
+	key    fwk.StateKey
 	// beginning is held while a cycle begins without PreFilter.
 	beginning sync.Mutex
 }
@@ -276,8 +277,11 @@ func (f filter) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod,
 	return status(p.Filter(p.cycleOf(state, pod), node))
 }
 
-func (f postFilter) PostFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+func (f postFilter) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	p := f.base.plugin
+	if p.Preempts() {
+		return p.preempt(ctx, state, pod, statuses)
+	}
 	nomination, s := p.PostFilter(p.cycle(state, pod), nodeStatuses(statuses))
 	return postFilterResult(nomination), status(s)
 }

@@ -117,7 +117,7 @@ func (s *Plugin) start(t testing.TB) (*running, error) {
 		return r, nil
 	}
 	cfg := adapter.PluginConfig{Config: s.module.Config(s.config), Objects: lookup.Grants(r.world.Resources...)}
-	cfg.Grants = []string{adapter.GrantEvents, adapter.GrantWaitingPods, adapter.GrantActivate, host.GrantObjects, host.GrantState}
+	cfg.Grants = []string{adapter.GrantEvents, adapter.GrantWaitingPods, adapter.GrantActivate, adapter.GrantPreemptAny, host.GrantObjects, host.GrantState}
 	p, err := adapter.Load(context.Background(), s.module.Runtime, cfg, framework.Of(r.world.Handle))
 	if err != nil {
 		return nil, harness.Refusal(t, err)

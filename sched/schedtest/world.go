@@ -179,6 +179,21 @@ func (w *world) NodePods(ref abi.Ref) (pods [][]byte) {
 	return pods
 }
 
+func (w *world) NominatedPods(node string) (pods [][]byte) {
+	for _, pod := range w.Nominated(node) {
+		pods = append(pods, must(codec.Encode(pod)))
+	}
+	return pods
+}
+
+// trial puts n in the place of the node of its name until end is called.
+func (w *world) trial(n *framework.NodeInfo) (end func()) {
+	_, i := w.node(n.Node().Name)
+	before := w.Snapshot[i]
+	w.Snapshot[i] = n
+	return func() { w.Snapshot[i] = before }
+}
+
 func (w *world) Event(message []byte) {
 	e, err := schedmsg.ParseEvent(message)
 	if err != nil {

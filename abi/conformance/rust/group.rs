@@ -1,8 +1,9 @@
 //! The group guest of the conformance suite, by the SDK.
 
+use kubewasm::api::core::Pod;
 use kubewasm::sched::{
-    self, messages, GeneratePlacements, Names, Nomination, NormalizePlacementScore, Placement, PodGroup, PodGroupPostFilter, Result, Scheduler,
-    ScorePlacement, Status,
+    self, messages, GeneratePlacements, Names, NodeInfo, Nomination, NormalizePlacementScore, Placement, PodGroup, PodGroupPostFilter,
+    PotentialVictims, Result, Scheduler, ScorePlacement, Status,
 };
 
 kubewasm::config! {
@@ -77,7 +78,17 @@ impl NormalizePlacementScore for Guest {
     }
 }
 
+impl PotentialVictims for Guest {
+    fn potential_victims<'a>(&self, _: &mut (), pod: Pod<'a>, node: NodeInfo<'a>) -> Result<Vec<Pod<'a>>> {
+        if pod.metadata().labels().get("nominated").is_some() {
+            let names: Vec<&str> = node.nominated_pods().map(|p| p.metadata().name()).collect();
+            return Err(Status::unschedulable(format!("nominated: {}", names.join(","))));
+        }
+        Ok(node.pods().filter(|p| p.metadata().labels().get("keep").is_none()).collect())
+    }
+}
+
 kubewasm::plugin! {
-    Guest: PodGroupPostFilter, GeneratePlacements, ScorePlacement, NormalizePlacementScore;
+    Guest: PotentialVictims, PodGroupPostFilter, GeneratePlacements, ScorePlacement, NormalizePlacementScore;
     name = "conformance-group";
 }

@@ -16,7 +16,9 @@ import (
 
 // declaration is a configuration file that is being applied.
 type declaration struct {
-	names map[string]bool
+	// origin is that of its policies: fromFile or fromCluster.
+	origin string
+	names  map[string]bool
 	// settled is closed once each of its policies was loaded or refused, and the policies that it
 	// does not have are gone. err joins the errors of the policies that cannot be loaded.
 	settled chan struct{}
@@ -86,7 +88,7 @@ func (m *Manager) declareIf(f *File, wanted func() bool) (*declaration, error) {
 	if len(f.Plugins)+len(f.Groups) == 0 {
 		m.log(slog.LevelWarn, "configuration declares that there are no policies")
 	}
-	d := &declaration{names: map[string]bool{}, settled: make(chan struct{})}
+	d := &declaration{origin: fromFile, names: map[string]bool{}, settled: make(chan struct{})}
 	m.newest, m.fileErr = d, nil
 	m.breakGlass(fromFile, f.BreakGlass)
 	if m.cfg.LogLevel != nil {
@@ -101,7 +103,7 @@ func (m *Manager) declareIf(f *File, wanted func() bool) (*declaration, error) {
 	}
 	var tried []<-chan struct{}
 	for place, w := range f.wanted() {
-		e := m.declarePolicy(w, place)
+		e := m.declarePolicy(w, fromFile, place)
 		d.names[e.name] = true
 		tried = append(tried, e.tried)
 	}
@@ -136,6 +138,9 @@ func (w *wanted) name() string {
 
 // key identifies the configuration of a version.
 func (w *wanted) key() string {
+	if w.mistake != nil {
+		return keyOf(w.plugin) + " " + w.mistake.Error()
+	}
 	if w.plugin != nil {
 		return keyOf(w.plugin)
 	}
@@ -166,16 +171,17 @@ func (m *Manager) taken(f *File) (errs []error) {
 	return errs
 }
 
-// declarePolicy declares a policy of the file, and begins to load it unless it is unchanged. mu must
-// be held.
-func (m *Manager) declarePolicy(w *wanted, place int) *entry {
+// declarePolicy declares a policy of the file or of the cluster, and begins to load it unless it is
+// unchanged. mu must be held.
+func (m *Manager) declarePolicy(w *wanted, origin string, place int) *entry {
 	name, key := w.name(), w.key()
 	e := m.entries[name]
 	if e == nil {
-		e = m.entry(name, fromFile)
+		e = m.entry(name, origin)
 	}
-	e.place = place
-	if e.key == key && e.err == nil {
+	e.origin, e.place = origin, place
+	// Objects of the cluster change often, and what could not be loaded is loaded again in any case.
+	if e.key == key && (e.err == nil || origin == fromCluster && e.passing) {
 		return e
 	}
 	e.declared, e.key, e.override = w, key, nil
@@ -228,15 +234,23 @@ func (m *Manager) settle(d *declaration, tried []<-chan struct{}) {
 		}
 	}
 	var gone []admission.Policy
-	pruned := false
+	pruned, again := false, false
 	m.mu.Lock()
-	if m.newest == d && !m.closed {
+	if (m.newest == d || m.newestOfCluster == d) && !m.closed {
 		for name, e := range m.entries {
-			if e.origin == fromFile && !d.names[name] {
+			switch {
+			case e.origin != d.origin || d.names[name]:
+			case d.origin == fromFile && m.takeOver(e):
+				again = true
+			default:
 				gone = append(gone, m.drop(e))
 			}
 		}
-		m.applied = true
+		if d.origin == fromFile {
+			m.applied = true
+		} else {
+			m.clusterApplied = true
+		}
 		pruned = m.pruneOverrides()
 	}
 	var errs []error
@@ -254,6 +268,9 @@ func (m *Manager) settle(d *declaration, tried []<-chan struct{}) {
 	m.publish(gone...)
 	if pruned {
 		m.keepOverrides()
+	}
+	if again {
+		m.retryCluster()
 	}
 }
 

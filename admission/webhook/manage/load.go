@@ -113,6 +113,9 @@ func (b *built) logged(name string) []any {
 func (m *Manager) build(ctx context.Context, w *wanted) (b built, err error) {
 	begun := time.Now()
 	defer func() { b.took = time.Since(begun) }()
+	if w.mistake != nil {
+		return b, w.mistake
+	}
 	b.failed = map[string]*host.LoadError{}
 	failed := func(alias string, err error) {
 		if load, ok := errors.AsType[*host.LoadError](err); ok {

@@ -56,8 +56,15 @@ type Manager struct {
 	entries map[string]*entry
 	// overrides are those of policies in the file, by name, also before the file was read.
 	overrides map[string]override
-	// newest is the declaration of the newest file, nil before.
-	newest *declaration
+	// newest is the declaration of the newest file, and newestOfCluster that of the cluster's objects,
+	// nil before.
+	newest, newestOfCluster *declaration
+	// cluster are the policies of the cluster's objects. wantsCluster reports whether there are such
+	// objects, and clusterApplied whether they have been applied.
+	cluster                      []ClusterPolicy
+	wantsCluster, clusterApplied bool
+	// refusedOfCluster are the errors of those that were refused.
+	refusedOfCluster map[string]error
 	// wantsFile reports whether there is a configuration file, and fileErr is the reason that its
 	// policies are not in service. applied is set once a file has been applied.
 	wantsFile, applied bool
@@ -77,17 +84,18 @@ type Manager struct {
 
 // The origins of policies.
 const (
-	fromFile = "file"
-	fromAPI  = "api"
+	fromFile    = "file"
+	fromCluster = "cluster"
+	fromAPI     = "api"
 )
 
 // entry is a declared or loaded policy. Manager.mu guards it.
 type entry struct {
 	name, origin string
-	// place is the position of a policy of the file.
+	// place is the position of a declared policy among those of its origin.
 	place int
-	// declared is the declaration of the file, and key identifies it. They are not set for a policy
-	// of the API.
+	// declared is the declaration of the file or the cluster, and key identifies it. They are not set
+	// for a policy of the API.
 	declared *wanted
 	key      string
 	override *override
@@ -136,6 +144,8 @@ type wanted struct {
 	// pinned is the module of a plugin that was chosen by the API; nil for the one that the
 	// configuration names.
 	pinned *pinned
+	// mistake is the reason that an object's policy cannot be loaded, nil if it may be.
+	mistake error
 	// enabled is set if the configuration enables the policy.
 	enabled bool
 }
@@ -155,8 +165,8 @@ type Version struct {
 var (
 	// ErrNotFound is returned if a policy or version does not exist.
 	ErrNotFound = management.ErrNotFound
-	// ErrDeclared is returned if a policy is declared by the configuration file, and so cannot be
-	// changed here.
+	// ErrDeclared is returned if a policy is declared by the configuration file, or by an object of the
+	// cluster, and so cannot be changed here.
 	ErrDeclared = errors.New("is declared in the configuration file")
 )
 
@@ -263,6 +273,13 @@ func (m *Manager) Ready() error {
 		never = append(never, fmt.Errorf("policies are not in service: %w", m.fileErr))
 	default:
 		yet = append(yet, errors.New("policies are being loaded"))
+	}
+	switch {
+	case !m.wantsCluster || m.clusterApplied:
+	case m.newestOfCluster == nil:
+		never = append(never, errors.New("the policies of the cluster are not known"))
+	default:
+		yet = append(yet, errors.New("policies of the cluster are being loaded"))
 	}
 	for _, e := range m.sorted() {
 		switch {
@@ -374,7 +391,7 @@ func digestOf(module []byte) string {
 // sorted returns the entries in the order in which they are asked. mu must be held.
 func (m *Manager) sorted() []*entry {
 	return slices.SortedFunc(maps.Values(m.entries), func(a, b *entry) int {
-		// "file" comes after "api", and its policies come first.
+		// The words are in this order: file, cluster, api.
 		return cmp.Or(-cmp.Compare(a.origin, b.origin), cmp.Compare(a.place, b.place), cmp.Compare(a.name, b.name))
 	})
 }

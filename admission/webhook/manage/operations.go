@@ -25,12 +25,15 @@ type Info struct {
 	Description string `json:"description,omitempty"`
 	// Operations are the operations of its rules, all if it has no rules; none if it converts.
 	Operations []string `json:"operations"`
+	// Webhooks are the webhooks that ask the policy in service: validate, mutate or convert. Another
+	// would be denied.
+	Webhooks []string `json:"-"`
 	// Converts lists the kinds that it converts, none if it decides.
 	Converts []metav1.GroupKind `json:"converts,omitempty"`
 	Enabled  bool               `json:"enabled"`
 	// Group reports whether it is a group.
 	Group bool `json:"group,omitempty"`
-	// Origin is file or api.
+	// Origin is file, cluster or api.
 	Origin string `json:"origin"`
 	// Dialect is the ABI of the guest, empty for that of package abi.
 	Dialect string `json:"dialect,omitempty"`
@@ -46,7 +49,7 @@ type Info struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// State compares the policy in service with the one that was declared last.
 	State host.State `json:"state"`
-	// Override is set if the API has changed a policy of the file: enabled, disabled or version. It
+	// Override is set if the API has changed a declared policy: enabled, disabled or version. It
 	// lasts until the declaration of the policy changes.
 	Override string `json:"override,omitempty"`
 	// Error is the reason that the last requested change is not in service.
@@ -111,7 +114,17 @@ func (e *entry) info() Info {
 		i.Dialect = p.Dialect()
 	}
 	if e.policy != nil {
-		i.Warnings = admission.Describe(e.policy).MatchWarnings
+		d := admission.Describe(e.policy)
+		i.Warnings = d.MatchWarnings
+		if d.Validates {
+			i.Webhooks = append(i.Webhooks, "validate")
+		}
+		if d.Mutates {
+			i.Webhooks = append(i.Webhooks, "mutate")
+		}
+		if len(i.Converts) != 0 {
+			i.Webhooks = []string{"convert"}
+		}
 	}
 	var err error
 	if i.State, err = e.state(); err != nil {
@@ -244,9 +257,9 @@ func (m *Manager) Load(ctx context.Context, spec PluginSpec, module []byte) erro
 	defer leave()
 	m.mu.Lock()
 	e := m.entries[spec.Name]
-	if e != nil && e.origin == fromFile {
+	if e != nil && e.origin != fromAPI {
 		m.mu.Unlock()
-		return fmt.Errorf("plugin %q: %w", spec.Name, ErrDeclared)
+		return fmt.Errorf("plugin %q: %w", spec.Name, e.declaredErr())
 	}
 	if err := m.checkConverts(&spec); err != nil {
 		m.mu.Unlock()
@@ -340,8 +353,8 @@ func (m *Manager) Remove(name string) error {
 	defer leave()
 	m.mu.Lock()
 	e, err := m.find(name)
-	if err == nil && e.origin == fromFile {
-		err = fmt.Errorf("policy %q: %w", name, ErrDeclared)
+	if err == nil && e.origin != fromAPI {
+		err = fmt.Errorf("policy %q: %w", name, e.declaredErr())
 	}
 	if err != nil {
 		m.mu.Unlock()
@@ -351,6 +364,7 @@ func (m *Manager) Remove(name string) error {
 	m.mu.Unlock()
 	m.publish(gone)
 	m.retryFile()
+	m.retryCluster()
 	if m.store == nil {
 		return nil
 	}
@@ -509,7 +523,7 @@ func (m *Manager) save(e *entry) error {
 			return &keepError{fmt.Errorf("policy %q is in service, and not kept: %w", e.name, err)}
 		}
 	}
-	if e.origin == fromFile {
+	if e.origin != fromAPI {
 		return m.writeOverrides()
 	}
 	for _, v := range versions {

@@ -45,7 +45,7 @@ func (o *override) withoutVersion() *override {
 // setOverride sets the override of a policy of the file, nothing for a policy of the API. mu must be
 // held. save must follow.
 func (m *Manager) setOverride(e *entry, o *override) {
-	if e.origin != fromFile {
+	if e.origin == fromAPI {
 		return
 	}
 	if o.Spec == nil && (o.Enabled == nil || *o.Enabled == e.declared.enabled) {
@@ -60,6 +60,9 @@ func (m *Manager) setOverride(e *entry, o *override) {
 // pruneOverrides drops the overrides of policies that are gone, or not any more as they were
 // overridden, and reports whether there were any. mu must be held.
 func (m *Manager) pruneOverrides() bool {
+	if m.wantsFile && !m.applied || m.wantsCluster && !m.clusterApplied {
+		return false // Those that are to come may be overridden.
+	}
 	n := len(m.overrides)
 	maps.DeleteFunc(m.overrides, func(name string, o override) bool {
 		e := m.entries[name]

@@ -74,7 +74,7 @@ asks as ptrace does. Cgroups and resctrl belong to root, who needs no capability
 {{- $_ := set $config "registries" (include "kubewasm.registries" (dict "root" .root "dir" (printf "%s/artifacts" $v.cachePath) "size" $size) | fromJson) -}}
 {{- end -}}
 {{- $_ := set $config "plugins" (include "kubewasm.plugins" (dict "plugins" $plugins "of" $of "native" list "namespace" .root.Release.Namespace) | fromJsonArray) -}}
-{{- if not $plugins -}}{{- fail (printf "%s: there are no plugins, and an agent does not start without" $of) -}}{{- end -}}
+{{- if and (not $plugins) (not (hasKey $config "cluster")) -}}{{- fail (printf "%s: there are no plugins, and an agent does not start without" $of) -}}{{- end -}}
 {{- /* Directories of the node beside the cgroups, by their paths. */ -}}
 {{- $dirs := dict -}}
 {{- if hasKey $config "nri" -}}
@@ -85,7 +85,7 @@ asks as ptrace does. Cgroups and resctrl belong to root, who needs no capability
 {{- $_ := set $dirs "hooks" (dir (required "agent.configuration.runtimeHook.socket is missing" .socket)) -}}
 {{- with .registration -}}{{- $_ := set $dirs "registration" (dir .) -}}{{- end -}}
 {{- end -}}
-{{- $token := or (hasKey $standalone "kubelet") (hasKey $config "node") (hasKey $config "events") -}}
+{{- $token := or (hasKey $standalone "kubelet") (hasKey $config "node") (hasKey $config "events") (hasKey $config "cluster") -}}
 {{- dict "name" (.pool.name | empty | ternary $name (printf "%s-%s" $name .pool.name)) "pool" (default "all" .pool.name)
     "config" $config "plugins" $plugins "network" $network "pid" $pid "resctrl" $resctrl "root" $root "capabilities" $capabilities "dirs" $dirs "token" $token
     "kubelet" (hasKey $standalone "kubelet")

@@ -12,7 +12,7 @@ of arguments in YAML. */ -}}
 - -cache-bytes={{ div (mul 3 (include "kubewasm.bytes" $size | int64)) 4 }}
 - -memory={{ include "kubewasm.bytes" .memory.guests }}
 - -body-memory={{ include "kubewasm.bytes" .memory.bodies }}
-- -configurations={{ $name }}
+- -configurations={{ $name }}{{ if $.Values.controller.enabled }},{{ $name }}-cluster{{ end }}
 - -log-level={{ .logLevel }}
 {{- if $.Values.registries.enabled }}
 - -registries=/registries/registries.yaml
@@ -23,6 +23,9 @@ of arguments in YAML. */ -}}
 {{- if .events }}
 - -events
 {{- end }}
+{{- if .cluster }}
+- -cluster
+{{- end }}
 {{- if .audit.enabled }}
 - -audit-interval={{ .audit.interval }}
 - -audit-qps={{ .audit.qps }}
@@ -32,6 +35,29 @@ of arguments in YAML. */ -}}
 - -audit-skip={{ include "kubewasm.exempt" (dict "root" $ "values" .) | fromJsonArray | join "," }}
 {{- end }}
 {{- end -}}
+{{- end -}}
+
+{{- /* With certificates of a webhook that is not of this release, there are no webhook configurations. */ -}}
+{{- define "kubewasm.controller.flags" -}}
+{{- $webhook := include "kubewasm.name" (dict "root" . "component" "webhook") -}}
+- -namespace={{ .Release.Namespace }}
+- -configurations={{ $webhook }}-cluster
+{{- if and .Values.webhook.enabled .Values.webhook.cluster }}
+{{- with .Values.webhook.configurations }}
+- -service={{ $webhook }}
+- -ca-file=/ca/ca.crt
+- -replicas={{ $.Values.controller.servingReplicas }}
+- -webhook-timeout={{ .timeoutSeconds }}s
+- -exempt-namespaces={{ include "kubewasm.exempt" (dict "root" $ "values" $.Values.webhook) | fromJsonArray | join "," }}
+{{- if include "kubewasm.webhook.conditions" $ | fromJsonArray }}
+- -match-conditions=/match-conditions/match-conditions.yaml
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if .Values.registries.enabled }}
+- -registries=/registries/registries.yaml
+{{- end }}
+- -log-level={{ .Values.controller.logLevel }}
 {{- end -}}
 
 {{- /* kube-scheduler's own, and those for plugins. */ -}}

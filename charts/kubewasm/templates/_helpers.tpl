@@ -1,3 +1,27 @@
+{{- /* The right to write the reports of a component's processes. */ -}}
+{{- define "kubewasm.reports" -}}
+{{- $name := include "kubewasm.name" . -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ $name }}-reports
+  namespace: {{ .root.Release.Namespace }}
+  labels: {{- include "kubewasm.labels" . | nindent 4 }}
+rules:
+- apiGroups: [kubewasm.dev]
+  resources: [pluginreports]
+  verbs: [create, patch]
+---
+{{ include "kubewasm.binding" (merge (dict "name" (printf "%s-reports" $name) "role" (printf "%s-reports" $name) "kind" "Role" "namespace" .root.Release.Namespace) .) }}
+{{- end -}}
+
+{{- /* The process in a PluginReport. */ -}}
+{{- define "kubewasm.process" -}}
+- {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+- {name: POD_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
+- {name: POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}
+{{- end -}}
+
 {{- /* The name of a component: (dict "root" $ "component" "webhook"). */ -}}
 {{- define "kubewasm.name" -}}
 {{- $base := .root.Values.fullnameOverride -}}
@@ -38,10 +62,14 @@ labels: {{- include "kubewasm.labels" . | nindent 2 }}
 {{- default (include "kubewasm.name" .) $values.serviceAccount.name -}}
 {{- end -}}
 
-{{- /* The image: (dict "image" .Values.webhook.image "tag" "…"). */ -}}
+{{- /* The image: (dict "root" $ "image" .Values.webhook.image "of" "webhook" "tag" "…"). A released
+chart has the digests of its images in its annotations. */ -}}
 {{- define "kubewasm.image" -}}
+{{- $released := index (.root.Chart.Annotations | default dict) (printf "kubewasm.dev/digest.%s" .of) -}}
 {{- if .image.digest -}}
 {{- printf "%s@%s" .image.repository .image.digest -}}
+{{- else if and $released (not .image.tag) -}}
+{{- printf "%s:%s@%s" .image.repository .tag $released -}}
 {{- else -}}
 {{- printf "%s:%s" .image.repository (default .tag .image.tag) -}}
 {{- end -}}
@@ -49,9 +77,9 @@ labels: {{- include "kubewasm.labels" . | nindent 2 }}
 
 {{- /* A scheduler may be one minor older than the API server, and not newer. The oldest and the
 newest minor for which there is a scheduler stand here. */ -}}
-{{- define "kubewasm.scheduler.tag" -}}
+{{- define "kubewasm.scheduler.minor" -}}
 {{- $minor := regexFind "^[0-9]+" .Capabilities.KubeVersion.Minor | int -}}
-{{- printf "%s-1.%d" .Chart.AppVersion (max 35 (min $minor 38)) -}}
+{{- printf "1.%d" (max 35 (min $minor 38)) -}}
 {{- end -}}
 
 {{- /* The bytes of a quantity in Mi or Gi. */ -}}

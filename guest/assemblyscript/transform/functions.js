@@ -19,6 +19,7 @@ export const functions = {
     removePod: [f(6, "removepod", "i32", cycle, pod, ["removed", "u64"], node)],
     filter: [f(7, "filter", "i32", cycle, pod, node)],
     postFilter: [f(8, "postfilter", "u64", cycle, pod)],
+    potentialVictims: [f(26, "potentialvictims", "i32", cycle, pod, node)],
     preScore: [f(9, "prescore", "i32", cycle, pod)],
     score: [f(10, "score", "u64", cycle, pod, node)],
     normalizeScore: [f(11, "normalizescore", "i32", cycle, pod)],

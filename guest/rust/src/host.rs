@@ -41,6 +41,7 @@ imports! { "k8s.io/scheduler" {
     node_info_version = "node_info_version" (node: u64) -> u64;
     node_images = "node_images" (node: u64, buf: *mut u8, limit: u32) -> u32;
     node_pods = "node_pods" (node: u64, buf: *mut u8, limit: u32) -> u32;
+    nominated_pods = "nominated_pods" (node: u64, buf: *mut u8, limit: u32) -> u32;
     count_pods = "count_pods" (terminating: u32, nodes: *const u64, bytes: u32, ptr: *const u8, len: u32, buf: *mut u8, limit: u32) -> u32;
     list_pods = "list_pods" (terminating: u32, ptr: *const u8, len: u32, buf: *mut u8, limit: u32) -> u32;
     node_name = "node_name" (buf: *mut u8, limit: u32) -> u32;
@@ -56,6 +57,7 @@ imports! { "k8s.io/scheduler" {
     result_pods = "result_pods" (ptr: *const u8, len: u32);
     result_nominated_node_name = "result_nominated_node_name" (ptr: *const u8, len: u32);
     result_sign_fragments = "result_sign_fragments" (ptr: *const u8, len: u32);
+    result_victims = "result_victims" (ptr: *const u8, len: u32);
     result_nominations = "result_nominations" (ptr: *const u8, len: u32);
     result_placements = "result_placements" (ptr: *const u8, len: u32);
     event = "event" (ptr: *const u8, len: u32);

@@ -446,6 +446,7 @@ macro_rules! __bits {
     (ScorePlacement) => { 1 << 22 };
     (NormalizePlacementScore) => { 1 << 23 };
     (CloneCycle) => { 1 << 24 };
+    (PotentialVictims) => { 1 << 26 };
     (Validate) => { 1 << 32 };
     (Mutate) => { 1 << 33 };
     (Convert) => { 1 << 34 };
@@ -511,6 +512,7 @@ points! { $;
         removepod(cycle: u64, pod: u64, removed: u64, node: u64) -> i32 = sched::export::remove_pod;
     Filter: sched::Filter => filter(cycle: u64, pod: u64, node: u64) -> i32 = sched::export::filter;
     PostFilter: sched::PostFilter => postfilter(cycle: u64, pod: u64) -> u64 = sched::export::post_filter;
+    PotentialVictims: sched::PotentialVictims => potentialvictims(cycle: u64, pod: u64, node: u64) -> i32 = sched::export::potential_victims;
     PreScore: sched::PreScore => prescore(cycle: u64, pod: u64) -> i32 = sched::export::pre_score;
     Score: sched::Score => score(cycle: u64, pod: u64, node: u64) -> u64 = sched::export::score;
     NormalizeScore: sched::NormalizeScore => normalizescore(cycle: u64, pod: u64) -> i32 = sched::export::normalize_score;

@@ -93,6 +93,7 @@ require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/jonboulle/clockwork v0.5.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
+	github.com/kubewasm/kubewasm/cmd/kubewasm-controller/api v0.0.0-00010101000000-000000000000
 	github.com/kylelemons/godebug v1.1.0 // indirect
 	github.com/lestrrat-go/blackmagic v1.0.4 // indirect
 	github.com/lestrrat-go/dsig v1.4.0 // indirect
@@ -284,3 +285,5 @@ replace github.com/kubewasm/kubewasm/admission/kubewarden => ../../../admission/
 replace github.com/kubewasm/kubewasm/admission/audit => ../../../admission/audit
 
 replace github.com/kubewasm/kubewasm/admission/webhook => ../../../admission/webhook
+
+replace github.com/kubewasm/kubewasm/cmd/kubewasm-controller/api => ../../../cmd/kubewasm-controller/api

@@ -69,6 +69,9 @@ func prepare(ctx context.Context, from, version, dir string) (tags []string, err
 		return nil, err
 	}
 	sums := map[string][]string{}
+	if err := pin(ctx, dir, version, modules); err != nil {
+		return nil, err
+	}
 	for _, m := range modules {
 		if err := m.write(dir, version, sums); err != nil {
 			return nil, fmt.Errorf("%s: %w", m.path(), err)
@@ -77,16 +80,104 @@ func prepare(ctx context.Context, from, version, dir string) (tags []string, err
 			return nil, fmt.Errorf("%s: %w", m.path(), err)
 		}
 	}
-	if _, err := run(ctx, dir, "git", "-c", "user.name=release", "-c", "user.email=release@localhost", "commit", "--quiet", "--allow-empty", "-am", "Release "+version); err != nil {
+	// The commit has the same digest whenever it is made.
+	at, err := run(ctx, dir, "git", "log", "-1", "--format=%cI")
+	if err != nil {
 		return nil, err
 	}
+	when := strings.TrimSpace(string(at))
+	env := []string{"GIT_AUTHOR_DATE=" + when, "GIT_COMMITTER_DATE=" + when}
+	if _, err := runIn(ctx, dir, env, "git", "-c", "user.name=release", "-c", "user.email=release@localhost", "-c", "commit.gpgSign=false", "commit", "--quiet", "--allow-empty", "-am", "Release "+version); err != nil {
+		return nil, err
+	}
+	return tag(ctx, dir, version, modules)
+}
+
+// tag gives the commit that is checked out the tags of the modules. It is an error if one of them is at another
+// commit.
+func tag(ctx context.Context, dir, version string, modules []*released) (tags []string, err error) {
 	for _, m := range modules {
-		if _, err := run(ctx, dir, "git", "tag", m.tag(version)); err != nil {
+		name := m.tag(version)
+		tags = append(tags, name)
+		out, err := run(ctx, dir, "git", "tag", "--list", "--points-at", "HEAD", name)
+		if err != nil {
 			return nil, err
 		}
-		tags = append(tags, m.tag(version))
+		if strings.TrimSpace(string(out)) == name {
+			continue
+		}
+		if _, err := run(ctx, dir, "git", "tag", name); err != nil {
+			return nil, err
+		}
 	}
 	return tags, nil
+}
+
+// tagged checks that the commit that is checked out in dir is one that prepare made for a version: each module
+// requires the others in it. It returns the tags, and makes those that are missing in dir.
+func tagged(ctx context.Context, dir, version string) ([]string, error) {
+	if out, err := run(ctx, dir, "git", "status", "--porcelain", "--untracked-files=no"); err != nil || len(out) != 0 {
+		return nil, errors.Join(err, errDirty)
+	}
+	modules, err := read(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	var wrong []error
+	for _, m := range modules {
+		for _, r := range m.file.Require {
+			if slices.Contains(m.requires, r.Mod.Path) && r.Mod.Version != version {
+				wrong = append(wrong, fmt.Errorf("%s requires %s %s, want %s", m.path(), r.Mod.Path, r.Mod.Version, version))
+			}
+		}
+		for _, r := range m.file.Replace {
+			wrong = append(wrong, fmt.Errorf("%s replaces %s", m.path(), r.Old.Path))
+		}
+	}
+	if len(wrong) != 0 {
+		return nil, errors.Join(wrong...)
+	}
+	return tag(ctx, dir, version, modules)
+}
+
+// pin lets the files of modules that are not released require the others in a version. They go on to replace
+// them by directories, so they build in a checkout of the tag.
+func pin(ctx context.Context, dir, version string, modules []*released) error {
+	out, err := run(ctx, dir, "git", "ls-files", "--", "*.mod")
+	if err != nil {
+		return err
+	}
+	own := map[string]bool{}
+	for _, m := range modules {
+		own[path.Join(m.dir, "go.mod")] = true
+	}
+	for name := range strings.FieldsSeq(string(out)) {
+		if own[name] {
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		file, err := modfile.Parse(name, content, nil)
+		if err != nil {
+			return err
+		}
+		for _, r := range file.Require {
+			if slices.ContainsFunc(modules, func(m *released) bool { return m.path() == r.Mod.Path }) {
+				if err := file.AddRequire(r.Mod.Path, version); err != nil {
+					return err
+				}
+			}
+		}
+		if content, err = file.Format(); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil { //nolint:gosec // As git does.
+			return err
+		}
+	}
+	return nil
 }
 
 // read returns the modules to be released, those that others require first.
@@ -238,8 +329,13 @@ func (m *released) sums(dir, version string, license []byte) ([]string, error) {
 
 // run runs a command in a directory and returns what it prints.
 func run(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
+	return runIn(ctx, dir, nil, name, args...)
+}
+
+// runIn is run with variables beside those of this program.
+func runIn(ctx context.Context, dir string, env []string, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

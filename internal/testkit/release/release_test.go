@@ -64,16 +64,6 @@ func forget(t *testing.T, cache, version string) {
 	}
 }
 
-// writable lets directories of the module cache be removed.
-func writable(dir string) error {
-	return filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() {
-			err = os.Chmod(name, 0o700) //nolint:gosec // A directory needs the bit to be searched.
-		}
-		return err
-	})
-}
-
 // TestARelease follows a stranger who has nothing but a release: go install, then what kubewasm new
 // says to type for each kind and language, and a program that imports modules of it.
 func TestARelease(t *testing.T) {

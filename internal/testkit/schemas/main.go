@@ -81,8 +81,11 @@ func main() {
 }
 
 func run(args []string) error {
+	if len(args) == 2 && args[0] == "-crds" {
+		return writeCRDs(args[1])
+	}
 	if len(args) != 1 {
-		return errors.New("want a directory")
+		return errors.New("want a directory, or -crds and a directory")
 	}
 	texts, err := write()
 	if err != nil {

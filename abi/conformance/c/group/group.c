@@ -74,3 +74,25 @@ KW_NORMALIZEPLACEMENTSCORE(cycle) {
   }
   return kw_set_scores(scores);
 }
+
+KW_POTENTIALVICTIMS(cycle, pod, node) {
+  (void)cycle;
+  kw_str value;
+  if (kw_lookup(meta_ObjectMeta_labels(core_Pod_metadata(pod)), "nominated", &value)) {
+    kw_refs nominated = kw_nominated_pods(node);
+    kw_strs names = {0};
+    for (uint32_t i = 0; i < nominated.n; i++) kw_strs_add(&kw_call, &names, meta_ObjectMeta_name(core_Pod_metadata(kw_pod(nominated.of[i]))));
+    return kw_unschedulable("nominated: ", kw_join(names, KW(",")));
+  }
+  enum { VICTIMS = 64 };
+  uint64_t victims[VICTIMS];
+  uint32_t n = 0;
+  kw_refs pods = kw_node_pods(node);
+  for (uint32_t i = 0; i < pods.n; i++) {
+    if (kw_lookup(meta_ObjectMeta_labels(core_Pod_metadata(kw_pod(pods.of[i]))), "keep", &value)) continue;
+    KW_ASSERT(n < VICTIMS);
+    victims[n++] = pods.of[i];
+  }
+  kw_victims((kw_refs){victims, n});
+  return KW_SUCCESS;
+}

@@ -11,6 +11,7 @@ use super::node::object;
 use super::*;
 use crate::global::Global;
 use crate::plugin::get;
+use crate::view::Message;
 use crate::{host, object as objects, wire};
 
 /// The states of cycles by slot, with their versions. They are boxes of the plugin's type.
@@ -223,6 +224,19 @@ pub unsafe fn post_filter<P: PostFilter>(cycle: u64, pod: u64) -> u64 {
         }
         Err(status) => pack(0, failed(status)),
     }
+}
+
+pub unsafe fn potential_victims<P: PotentialVictims>(cycle: u64, pod: u64, node: u64) -> i32 {
+    let call = objects::begin();
+    let result = get::<P>().potential_victims(state(cycle, false), object(call, pod), NodeInfo::of(call, node));
+    if let Ok(victims) = &result {
+        let mut b = Vec::with_capacity(8 * victims.len());
+        for victim in victims {
+            b.extend_from_slice(&victim.view().object_ref().to_le_bytes());
+        }
+        host::give(host::result_victims, &b);
+    }
+    code(result.map(|_| ()))
 }
 
 pub unsafe fn pre_score<P: PreScore>(cycle: u64, pod: u64) -> i32 {

@@ -223,6 +223,14 @@ pub trait Sign {
     fn sign_pod(&self, pod: Pod<'_>) -> Result<Vec<(String, String)>>;
 }
 
+/// Chooses the Pods that may be evicted for a Pod that fits on no node. The scheduler evicts as few of
+/// them as it can. It needs the grant "preempt" or "preempt-any", and takes the place of
+/// [`PostFilter`].
+pub trait PotentialVictims: Scheduler {
+    /// Returns Pods of [`NodeInfo::pods`]. The state is that of a copy of the cycle.
+    fn potential_victims<'a>(&self, state: &mut Self::State, pod: Pod<'a>, node: NodeInfo<'a>) -> Result<Vec<Pod<'a>>>;
+}
+
 /// Tries to make room for a group of Pods that does not fit.
 pub trait PodGroupPostFilter: Scheduler {
     /// Returns the nodes that it nominates.

@@ -86,6 +86,12 @@ impl<'a> NodeInfo<'a> {
         let (call, id) = (self.call, self.id);
         handle::refs(memory::fill(call, |buf, limit| unsafe { host::node_pods(id, buf, limit) })).map(move |id| object(call, id))
     }
+
+    /// Returns the Pods that are nominated for the node, sorted by namespace and name.
+    pub fn nominated_pods(self) -> impl Iterator<Item = Pod<'a>> + 'a {
+        let (call, id) = (self.call, self.id);
+        handle::refs(memory::fill(call, |buf, limit| unsafe { host::nominated_pods(id, buf, limit) })).map(move |id| object(call, id))
+    }
 }
 
 /// Returns how many Pods of each node are in a namespace, or in any if it is empty, and chosen by a

@@ -62,6 +62,7 @@ func TestAPIServer(t *testing.T) {
 		{"the steps that install the example", f.testInstall},
 		{"the program of the example with the rights of its manifests", f.testProgram},
 		{"the policies of the example with the rules and rights of its manifests", f.testShippedPolicies},
+		{"policies that objects of the cluster declare", f.testObjects},
 		{"a day in the life", f.testDay},
 		{"certificates and plugins change under load", f.changeUnderLoad},
 	} {

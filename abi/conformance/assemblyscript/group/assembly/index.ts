@@ -1,6 +1,6 @@
 // The group guest of the conformance suite, by the SDK.
 
-import { Assignment, Code, CycleState, Placement, PodGroup, Scores, Status, fail, snapshotNode, tryPodGroup } from "kubewasm/scheduler";
+import { Assignment, Code, CycleState, NodeInfo, Placement, Pod, PodGroup, Scores, Status, fail, snapshotNode, tryPodGroup } from "kubewasm/scheduler";
 
 //kubewasm:name conformance-group
 
@@ -57,6 +57,20 @@ class Guest {
     let highest = i64.MIN_VALUE;
     for (let i = 0; i < scores.length; i++) highest = max(highest, scores[i]);
     for (let i = 0; i < scores.length; i++) scores[i] = max<i64>(scores[i] + 100 - highest, 0);
+    return null;
+  }
+
+  potentialVictims(state: CycleState, pod: Pod, node: NodeInfo, victims: Pod[]): Status | null {
+    if (pod.metadata.labels.lookup("nominated") !== null) {
+      const names: string[] = [];
+      const nominated = node.nominatedPods();
+      for (let i = 0; i < nominated.length; i++) names.push(nominated[i].metadata.name);
+      return Status.unschedulable("nominated: " + names.join(","));
+    }
+    const pods = node.pods();
+    for (let i = 0; i < pods.length; i++) {
+      if (pods[i].metadata.labels.lookup("keep") === null) victims.push(pods[i]);
+    }
     return null;
   }
 }

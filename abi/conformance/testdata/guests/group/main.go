@@ -4,8 +4,10 @@ package main
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
 
@@ -84,6 +86,22 @@ func (guest) NormalizePlacementScore(_ sched.CycleState, _ sched.PodGroupInfo, s
 		scores[i].Score = max(scores[i].Score+100-highest, 0)
 	}
 	return nil
+}
+
+func (guest) PotentialVictims(_ sched.CycleState, pod core.Pod, node sched.NodeInfo) (victims []core.Pod, _ *sched.Status) {
+	if _, ok := pod.Metadata().Labels().Lookup("nominated"); ok {
+		var names []string
+		for _, p := range node.NominatedPods() {
+			names = append(names, p.Metadata().Name())
+		}
+		return nil, sched.Unschedulable("nominated: ", strings.Join(names, ","))
+	}
+	for _, p := range node.Pods() {
+		if _, kept := p.Metadata().Labels().Lookup("keep"); !kept {
+			victims = append(victims, p)
+		}
+	}
+	return victims, nil
 }
 
 func init() { sched.Register(guest{}) }

@@ -1,0 +1,170 @@
+// Package pins resolves the tags of modules, once for all processes.
+package pins
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/api/v1alpha1"
+	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/plugin"
+	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/status"
+	"github.com/kubewasm/kubewasm/host/oci"
+	"github.com/kubewasm/kubewasm/internal/cut"
+	"github.com/kubewasm/kubewasm/internal/foreign"
+)
+
+const (
+	// maxMessageBytes bounds the message of the condition Resolved.
+	maxMessageBytes = 1024
+	// Failures are tried again after retry, and then after twice the time, at most maxRetry.
+	retry, maxRetry = 5 * time.Second, 5 * time.Minute
+)
+
+// The reasons of the condition Resolved.
+const (
+	reasonResolved = "Resolved"
+	reasonFailed   = "FetchFailed"
+	reasonInvalid  = "Invalid"
+)
+
+// Reconciler resolves tags.
+type Reconciler struct {
+	Client client.Client
+	// Registries is the client of the registries.
+	Registries *oci.Client
+	// Interval is the time between two resolutions of a tag that is followed.
+	Interval time.Duration
+}
+
+// SetupWithManager adds the controller to a manager.
+func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	// One at a time: a module may have 64 MiB.
+	c, err := controller.NewTyped("pins", mgr, controller.TypedOptions[plugin.Key]{
+		Reconciler: r, SkipNameValidation: ptr.To(true), RateLimiter: status.Backoff(retry, maxRetry),
+	})
+	if err != nil {
+		return err
+	}
+	for _, kind := range []string{plugin.ClusterAdmissionPolicy, plugin.AdmissionPolicy, plugin.NodeHook} {
+		if err := c.Watch(status.Plugins(mgr, kind, func(q status.Queue, k plugin.Key) { q.Add(k) }, changed)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changed reports whether a plugin is to be resolved again: other writers of the status do not end the
+// pause after a failure.
+func changed(before, after plugin.Plugin) bool {
+	return before.GetGeneration() != after.GetGeneration() || !equality.Semantic.DeepEqual(before.Status.Pin, after.Status.Pin)
+}
+
+// Reconcile resolves the tag of a plugin.
+func (r *Reconciler) Reconcile(ctx context.Context, key plugin.Key) (reconcile.Result, error) {
+	object := plugin.New(key.Kind)
+	if err := r.Client.Get(ctx, key.ObjectKey(), object); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	p, _ := plugin.Of(object)
+	condition := &metav1.Condition{Type: v1alpha1.ConditionResolved, Status: metav1.ConditionFalse, ObservedGeneration: p.GetGeneration()}
+	spec, err := p.Spec()
+	var ref oci.Reference
+	if err == nil && spec.Module.OCI != "" {
+		ref, err = oci.ParseReference(spec.Module.OCI)
+	}
+	switch {
+	case err != nil:
+		condition.Reason, condition.Message = reasonInvalid, cut.Text(foreign.Line(err.Error()), maxMessageBytes)
+		return reconcile.Result{}, r.apply(ctx, p, p.Status.Pin, condition)
+	case spec.Module.OCI == "", ref.Layout != "":
+		return reconcile.Result{}, r.clear(ctx, p) // There is no registry to ask.
+	}
+	resolved := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionResolved)
+	current := resolved != nil && resolved.Status == metav1.ConditionTrue && resolved.ObservedGeneration == p.GetGeneration() &&
+		p.Status.Pin != nil && p.Status.Pin.Generation == p.GetGeneration()
+	again := reconcile.Result{}
+	if spec.Module.Follow && ref.Digest == "" {
+		again.RequeueAfter = r.Interval
+	}
+	if current && again.RequeueAfter == 0 {
+		return again, nil
+	}
+	pin := p.Status.Pin
+	digest := ref.Digest
+	if current {
+		// The digest alone costs a request of a few bytes.
+		if digest, err = r.Registries.Resolve(ctx, ref); err == nil && strings.HasSuffix(pin.Reference, "@"+digest) {
+			return again, nil
+		}
+	}
+	if err == nil {
+		digest, err = r.fetch(ctx, ref, spec)
+	}
+	if err != nil {
+		condition.Reason, condition.Message = reasonFailed, cut.Text(foreign.Line(err.Error()), maxMessageBytes)
+		if applyErr := r.apply(ctx, p, pin, condition); applyErr != nil {
+			return reconcile.Result{}, applyErr
+		}
+		return reconcile.Result{}, fmt.Errorf("resolve the module of %s: %w", key, err)
+	}
+	ref.Digest = digest
+	pin = &v1alpha1.Pin{Generation: p.GetGeneration(), Reference: ref.String()}
+	condition.Status, condition.Reason = metav1.ConditionTrue, reasonResolved
+	return again, r.apply(ctx, p, pin, condition)
+}
+
+// fetch fetches and verifies the artifact of a reference, and returns its digest.
+func (r *Reconciler) fetch(ctx context.Context, ref oci.Reference, spec *plugin.Spec) (digest string, err error) {
+	if ref.Digest == "" && spec.Module.SHA256 == "" {
+		// A pin would vouch for what nobody does.
+		trusted, err := r.Registries.HasRule(ref)
+		if err != nil {
+			return "", err
+		}
+		if !trusted {
+			return "", errors.New("nothing vouches for the target of a tag: add a digest, module.sha256, or a rule of trust for the repository")
+		}
+	}
+	artifact, err := r.Registries.Fetch(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	if artifact.Stale {
+		return "", errors.New("the registry is away")
+	}
+	if sum := sha256.Sum256(artifact.Module); spec.Module.SHA256 != "" && !strings.EqualFold(spec.Module.SHA256, hex.EncodeToString(sum[:])) {
+		return "", fmt.Errorf("the module has the SHA-256 %x, want %s", sum, spec.Module.SHA256)
+	}
+	return artifact.Digest, nil
+}
+
+// apply writes a pin, nil for none, and a condition.
+func (r *Reconciler) apply(ctx context.Context, p plugin.Plugin, pin *v1alpha1.Pin, condition *metav1.Condition) error {
+	var value any
+	if pin != nil {
+		value = map[string]any{"generation": pin.Generation, "reference": pin.Reference}
+	}
+	return status.Apply(ctx, r.Client, p, "pins", map[string]any{"pin": value}, condition)
+}
+
+// clear removes the pin and the condition.
+func (r *Reconciler) clear(ctx context.Context, p plugin.Plugin) error {
+	if p.Status.Pin == nil && meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionResolved) == nil {
+		return nil
+	}
+	return status.Clear(ctx, r.Client, p, "pins")
+}

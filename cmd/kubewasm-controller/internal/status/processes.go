@@ -1,0 +1,130 @@
+// Package status adds reports up in the status of plugins.
+package status
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/plugin"
+	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/reports"
+)
+
+// The labels of Pods that report.
+const (
+	componentLabel = "app.kubernetes.io/component"
+	partOfLabel    = "app.kubernetes.io/part-of"
+)
+
+// Pods selects the Pods that report.
+func Pods() labels.Selector {
+	selector, err := labels.Parse(componentLabel + " in (" + plugin.Webhook + "," + plugin.Agent + ")," + partOfLabel + "=kubewasm")
+	if err != nil {
+		panic(err)
+	}
+	return selector
+}
+
+// StripPod is a transformation of Pods for caches: it keeps what this package reads.
+func StripPod(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion, DeletionTimestamp: pod.DeletionTimestamp,
+			Labels: map[string]string{componentLabel: pod.Labels[componentLabel]},
+		},
+		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase},
+	}, nil
+}
+
+// Processes are the processes of components.
+type Processes struct {
+	// Client reads Pods and nodes from the cache.
+	Client    client.Reader
+	Namespace string
+	Reports   *reports.Store
+}
+
+// process is a Pod with its report, if it has one. A process outside of the cluster has a report
+// alone.
+type process struct {
+	name, node string
+	report     *reports.Report
+}
+
+// runs reports whether a Pod is or will be a process.
+func runs(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp.IsZero() && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}
+
+// of returns the processes of a component, in no order.
+func (p *Processes) of(ctx context.Context, component string) ([]process, error) {
+	if err := p.Reports.Wait(ctx); err != nil {
+		return nil, err
+	}
+	pods := &corev1.PodList{}
+	err := p.Client.List(ctx, pods, client.InNamespace(p.Namespace), client.MatchingLabels{componentLabel: component}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, err
+	}
+	uids := make(map[types.UID]*corev1.Pod, len(pods.Items))
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; runs(pod) {
+			uids[pod.UID] = pod
+		}
+	}
+	var all []process
+	for _, r := range p.Reports.All(component) {
+		uid, owned := r.Pod()
+		pod := uids[uid]
+		switch {
+		case !owned:
+			all = append(all, process{r.Name, r.Node, r})
+		case pod != nil && pod.Name == r.Name:
+			all = append(all, process{r.Name, pod.Spec.NodeName, r})
+			delete(uids, uid)
+		} // Otherwise the Pod is gone, or another one of its name.
+	}
+	for _, pod := range uids {
+		all = append(all, process{pod.Name, pod.Spec.NodeName, nil})
+	}
+	return all, nil
+}
+
+// Snapshot are the processes of a component at one time.
+type Snapshot []process
+
+// Snapshot returns the processes of a component.
+func (p *Processes) Snapshot(ctx context.Context, component string) (Snapshot, error) {
+	return p.of(ctx, component)
+}
+
+// Guards returns the number of processes that requests for a policy may be sent to, and of those that
+// can be asked to validate and to mutate.
+func (s Snapshot) Guards(of plugin.Key, uid types.UID) (all, validate, mutate int) {
+	for _, process := range s {
+		if process.report == nil {
+			continue
+		}
+		state, ok := process.report.State(of, uid)
+		if !ok || !state.Guards() {
+			continue
+		}
+		all++
+		if state.CanValidate {
+			validate++
+		}
+		if state.CanMutate {
+			mutate++
+		}
+	}
+	return all, validate, mutate
+}

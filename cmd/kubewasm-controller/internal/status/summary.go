@@ -1,0 +1,128 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/api/v1alpha1"
+	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/plugin"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/cut"
+	"github.com/kubewasm/kubewasm/internal/foreign"
+)
+
+// Bounds of texts of others in a condition. A condition's message may be 32 KiB long; a list of
+// plugins shows it.
+const (
+	maxMessageBytes = 1024
+	maxNameBytes    = 253
+)
+
+// The reasons of the condition Ready, beside the states of package host.
+const (
+	reasonNoProcess   = "NoProcess"
+	reasonNoNode      = "NoNode"
+	reasonNotReported = "NotReported"
+	reasonUnknown     = "Unknown"
+	reasonSelector    = "SelectorInvalid"
+)
+
+// why is the reason of a process not to serve a plugin as it was declared.
+type why struct{ reason, message string }
+
+// states are the reasons of states.
+var states = map[string]bool{v1alpha1.StateRefused: true}
+
+func init() {
+	for _, s := range host.States() {
+		states[string(s)] = true
+	}
+}
+
+// summary adds the processes up that a plugin is for. nodes returns the labels of a node; it may be
+// nil for policies.
+func summary(p plugin.Plugin, processes []process, nodes func(string) labels.Set) v1alpha1.PluginStatus {
+	status := v1alpha1.PluginStatus{ObservedGeneration: p.GetGeneration()}
+	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, ObservedGeneration: p.GetGeneration()}
+	selects := func(string) bool { return true }
+	if p.Key.Kind == plugin.NodeHook {
+		var selector labels.Selector
+		spec, err := p.Spec()
+		if err == nil {
+			selector, err = labels.Parse(spec.NodeSelector)
+		}
+		if err != nil {
+			ready.Reason, ready.Message = reasonSelector, cut.Text(foreign.Line(err.Error()), maxMessageBytes)
+			status.Ready, status.Conditions = "0/0", []metav1.Condition{ready}
+			return status
+		}
+		selects = func(node string) bool { return selector.Matches(nodes(node)) }
+	}
+	reasons, examples := map[why]int32{}, map[why]string{}
+	digests := map[string]int32{}
+	for _, process := range processes {
+		reason := why{reason: reasonNotReported, message: "the process has not reported on it"}
+		listed := false
+		if process.report != nil {
+			s, ok := process.report.State(p.Key, p.GetUID())
+			if listed = ok; ok {
+				reason = why{s.State, s.Message}
+				if !states[s.State] {
+					reason.reason = reasonUnknown
+				}
+				if s.Generation != p.GetGeneration() {
+					reason = why{reasonNotReported, "the process has not reported on this generation"}
+				}
+				if s.Digest != "" {
+					digests[s.Digest]++
+				}
+			}
+		}
+		if !listed && !selects(process.node) {
+			continue
+		}
+		status.Desired++
+		if reason.reason == string(host.Serving) {
+			status.Serving++
+			continue
+		}
+		reasons[reason]++
+		if name := process.name; examples[reason] == "" || name < examples[reason] {
+			examples[reason] = name
+		}
+	}
+	status.Ready = fmt.Sprintf("%d/%d", status.Serving, status.Desired)
+	status.Digest = most(digests, strings.Compare)
+	switch {
+	case status.Desired == 0 && p.Key.Kind == plugin.NodeHook:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, reasonNoNode, "there is no agent on a node that nodeSelector selects"
+	case status.Desired == 0:
+		ready.Reason, ready.Message = reasonNoProcess, "there is no process that asks it"
+	case status.Serving == status.Desired:
+		ready.Status, ready.Reason = metav1.ConditionTrue, string(host.Serving)
+	default:
+		common := most(reasons, func(a, b why) int {
+			return cmp.Or(strings.Compare(a.reason, b.reason), strings.Compare(a.message, b.message))
+		})
+		ready.Reason = common.reason
+		example := " (" + cut.Text(foreign.Line(examples[common]), maxNameBytes) + ")"
+		ready.Message = cut.Text(fmt.Sprintf("%d of %d: %s", reasons[common], status.Desired, cmp.Or(common.message, common.reason)), maxMessageBytes-len(example)) + example
+	}
+	status.Conditions = []metav1.Condition{ready}
+	return status
+}
+
+// most returns the key with the largest value, and the least of several.
+func most[K comparable](of map[K]int32, compare func(a, b K) int) (key K) {
+	var best int32
+	for k, n := range of {
+		if n > best || n == best && compare(k, key) < 0 {
+			key, best = k, n
+		}
+	}
+	return key
+}

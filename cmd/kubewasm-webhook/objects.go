@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/webhook/manage"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/configfile"
+	"github.com/kubewasm/kubewasm/internal/apiserver"
+	"github.com/kubewasm/kubewasm/internal/clusterplugins"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
+)
+
+// maxOfNamespace is the maximum number of policies of a namespace. Further ones are refused: they
+// share the memory and the compiler of the server.
+const maxOfNamespace = 32
+
+// objects are the policies that the cluster's objects declare.
+type objects struct {
+	manager *manage.Manager
+	client  *apiserver.Client
+	process clusterplugins.Process
+	logger  *slog.Logger
+
+	mu      sync.Mutex
+	applied []clusterplugins.Object
+	// told are the errors that were logged.
+	told map[string]string
+}
+
+// followObjects lets the manager serve the policies of the cluster until stop is called, and reports
+// on them.
+func followObjects(ctx context.Context, cluster *rest.Config, manager *manage.Manager, process clusterplugins.Process, logger *slog.Logger) (watch *clusterplugins.Watch, stop func(), err error) {
+	client, err := apiClient(cluster)
+	if err != nil {
+		return nil, nil, err
+	}
+	manager.ExpectCluster()
+	o := &objects{manager: manager, client: client, process: process, logger: logger}
+	watch = clusterplugins.New(clusterplugins.Config{
+		Client: client, Resources: []clusterplugins.Resource{clusterplugins.ClusterAdmissionPolicies, clusterplugins.AdmissionPolicies}, Apply: o.apply, Logger: logger,
+	})
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	all.Go(func() { watch.Run(ctx) })
+	all.Go(func() { clusterplugins.Report(ctx, client, process, o.states, logger) })
+	return watch, func() {
+		cancel()
+		all.Wait()
+	}, nil
+}
+
+// apiClient returns a client with the connection of a configuration.
+func apiClient(cluster *rest.Config) (*apiserver.Client, error) {
+	transport, err := rest.TransportFor(cluster)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	at, _, err := rest.DefaultServerUrlFor(cluster)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	return apiserver.Wrap(at.String(), &http.Client{Transport: transport}), nil
+}
+
+// apply puts the policies of objects into service.
+func (o *objects) apply(list []clusterplugins.Object) {
+	policies := make([]manage.ClusterPolicy, len(list))
+	of := map[string]int{}
+	for i := range list {
+		object := &list[i]
+		p := policyOf(object)
+		if of[object.Namespace]++; object.Namespace != "" && of[object.Namespace] > maxOfNamespace {
+			p = manage.ClusterPolicy{Err: fmt.Errorf("the namespace has more than %d policies", maxOfNamespace), Unknown: true}
+			p.Spec.Name = object.Plugin()
+		}
+		policies[i] = p
+	}
+	refused := o.manager.ApplyCluster(policies)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	told := map[string]string{}
+	for name, err := range refused {
+		if told[name] = err.Error(); told[name] != o.told[name] {
+			o.logger.Error("policy is refused", "policy", name, "err", err)
+		}
+	}
+	o.applied, o.told = list, told
+}
+
+// policyOf returns the policy of an object.
+func policyOf(object *clusterplugins.Object) manage.ClusterPolicy {
+	var p manage.ClusterPolicy
+	err := configfile.JSON(object.Spec, &p.Spec)
+	if err != nil {
+		// A rule that was not decoded would match more than it says.
+		p.Spec.PolicyRules = admission.PolicyRules{}
+		if json.Unmarshal(object.Spec, &p.Spec.PolicyRules) != nil {
+			return manage.ClusterPolicy{Spec: manage.PluginSpec{PluginConfig: named(object)}, Err: err, Unknown: true}
+		}
+	}
+	if p.Spec.Name != "" {
+		err = errors.Join(err, errors.New("name is that of the object"))
+	}
+	if p.Spec.Record != nil {
+		err = errors.Join(err, errors.New("record is for the file of policies, not for objects: its path is one of the server"))
+	}
+	if object.Pinned != "" && p.Spec.Module.OCI != "" {
+		p.Spec.Module.OCI, p.Spec.Module.Follow = object.Pinned, false
+	}
+	p.Spec.Name = object.Plugin()
+	if object.Namespace != "" {
+		mistakes, unknown := confine(&p.Spec, object.Namespace)
+		err, p.Unknown = errors.Join(append([]error{err}, mistakes...)...), unknown
+	}
+	p.Err = err
+	return p
+}
+
+func named(object *clusterplugins.Object) (cfg admission.PluginConfig) {
+	cfg.Name = object.Plugin()
+	return cfg
+}
+
+// confine restricts the policy of a namespace to what its owner may decide. It returns all settings
+// that are not the owner's, and reports whether the rules cannot be restricted.
+func confine(p *manage.PluginSpec, namespace string) (errs []error, unknown bool) {
+	fail := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	module := func(m *host.ModuleConfig, path string) {
+		fail(m.File != "", "%s.file is not for an AdmissionPolicy: it is a file of the server", path)
+		fail(m.HTTPS != "", "%s.https is not for an AdmissionPolicy: the server would ask any address", path)
+		fail(strings.HasPrefix(m.OCI, "oci-layout:"), "%s.oci names an image layout, a directory of the server, which is not for an AdmissionPolicy", path)
+		fail(len(m.Compiled) != 0, "%s.compiled is not for an AdmissionPolicy: machine code runs without bounds", path)
+		for name, key := range map[string]*host.ObjectKey{"configMap": m.ConfigMap, "secret": m.Secret} {
+			if key == nil {
+				continue
+			}
+			if key.Namespace == "" {
+				key.Namespace = namespace
+			}
+			fail(key.Namespace != namespace, "%s.%s.namespace is %q, and the policy is of %q", path, name, key.Namespace, namespace)
+		}
+	}
+	module(&p.Module, "module")
+	if p.Shadow != nil {
+		module(&p.Shadow.Module, "shadow.module")
+	}
+	fail(len(p.Grants) != 0, "grants are not for an AdmissionPolicy")
+	fail(len(p.Converts) != 0, "converts is not for an AdmissionPolicy: a conversion is for all namespaces")
+	for name, config := range p.Dialect {
+		var members map[string]any
+		fail(json.Unmarshal(config, &members) != nil || len(members) != 0, "dialect.%s has settings, which are not for an AdmissionPolicy: they are permissions", name)
+	}
+	for _, name := range aboveDefault(p.Limits) {
+		fail(true, "limits.%s is more than the default, which is not for an AdmissionPolicy", name)
+	}
+	for i := range p.Objects {
+		grant := &p.Objects[i]
+		if grant.Namespaces == nil {
+			grant.Namespaces = []string{namespace}
+		}
+		fail(!slices.Equal(grant.Namespaces, []string{namespace}), "objects[%d].namespaces has another namespace than the policy's, %q", i, namespace)
+		fail(grant.Resource == "v1/secrets", "objects[%d].resource is v1/secrets, which is not for an AdmissionPolicy: its messages could tell them to those who may not read them", i)
+	}
+	rules := len(errs)
+	fail(len(p.Match.Rules) == 0, "match.rules is missing")
+	for i := range p.Match.Rules {
+		rule := &p.Match.Rules[i]
+		scope := admissionregistrationv1.NamespacedScope
+		fail(rule.Scope != nil && *rule.Scope != scope, "match.rules[%d].scope is not Namespaced", i)
+		rule.Scope = &scope
+		for _, resource := range rule.Resources {
+			name, _, _ := strings.Cut(resource, "/")
+			fail(name == "*" || name == "secrets", "match.rules[%d].resources has %q, which is not for an AdmissionPolicy: its messages could tell Secrets to those who may not read them", i, resource)
+		}
+	}
+	unknown = len(errs) > rules
+	if p.Match.NamespaceSelector == nil {
+		p.Match.NamespaceSelector = new(metav1.LabelSelector)
+	}
+	p.Match.NamespaceSelector.MatchExpressions = append(p.Match.NamespaceSelector.MatchExpressions, metav1.LabelSelectorRequirement{
+		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: []string{namespace},
+	})
+	return errs, unknown
+}
+
+// aboveDefault returns the names of limits that are larger than their defaults.
+func aboveDefault(limits host.Limits) (names []string) {
+	got, standard := reflect.ValueOf(limits), reflect.ValueOf(host.DefaultLimits())
+	for i := range got.NumField() {
+		larger := false
+		switch v, d := got.Field(i), standard.Field(i); {
+		case v.CanUint():
+			larger = v.Uint() > d.Uint()
+		case v.CanInt():
+			larger = v.Int() > d.Int()
+		}
+		if larger {
+			name, _, _ := strings.Cut(got.Type().Field(i).Tag.Get("json"), ",")
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// states returns the states of the policies.
+func (o *objects) states() (states []clusterplugins.State) {
+	o.mu.Lock()
+	applied := o.applied
+	o.mu.Unlock()
+	if applied == nil {
+		return nil
+	}
+	states = []clusterplugins.State{}
+	refused := o.manager.Refused()
+	infos := map[string]*manage.Info{}
+	list := o.manager.List()
+	for i := range list {
+		infos[list[i].Name] = &list[i]
+	}
+	for i := range applied {
+		object := &applied[i]
+		s := clusterplugins.State{Kind: object.Kind, Namespace: object.Namespace, Name: object.Name, UID: object.UID, Generation: object.Generation, State: string(host.Loading)}
+		info, err := infos[object.Plugin()], refused[object.Plugin()]
+		if info != nil && info.Origin == "cluster" {
+			s.State, s.Message, s.Digest, s.Reference, s.Webhooks = string(info.State), info.Error, info.Digest, info.Reference, info.Webhooks
+			if info.Digest != "" {
+				since := info.LoadedAt.UTC().Truncate(time.Second)
+				s.Since = &since
+			}
+			if info.Override != "" {
+				s.Message = strings.TrimSpace("the management API overrides the object: " + info.Override + "\n" + s.Message)
+			}
+		}
+		if err != nil {
+			s.State, s.Message = clusterplugins.Refused, publicerr.Redact(err.Error())
+		}
+		states = append(states, s)
+	}
+	return states
+}

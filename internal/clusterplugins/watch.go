@@ -1,0 +1,351 @@
+// Package clusterplugins follows the objects of the cluster that declare plugins, of the group
+// kubewasm.dev, and reports on them.
+package clusterplugins
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kubewasm/kubewasm/internal/apiserver"
+)
+
+// groupVersion is the path of the API.
+const groupVersion = "/apis/kubewasm.dev/v1alpha1"
+
+const (
+	// settle is the time for which changes are collected.
+	settle = 50 * time.Millisecond
+	// pinWait is the longest time for which a new generation waits until the controller has resolved
+	// its module.
+	pinWait = 30 * time.Second
+	// maxBytes bounds the objects together.
+	maxBytes = 64 << 20
+)
+
+// Resource is a resource whose objects declare plugins.
+type Resource struct{ Kind, Plural string }
+
+// The resources.
+var (
+	ClusterAdmissionPolicies = Resource{"ClusterAdmissionPolicy", "clusteradmissionpolicies"}
+	AdmissionPolicies        = Resource{"AdmissionPolicy", "admissionpolicies"}
+	NodeHooks                = Resource{"NodeHook", "nodehooks"}
+)
+
+// Object is an object that declares a plugin.
+type Object struct {
+	Kind, Namespace, Name, UID string
+	Generation                 int64
+	// Pinned is the artifact to load in place of module.oci, empty for that one.
+	Pinned string
+	// Spec is the spec in JSON.
+	Spec json.RawMessage
+}
+
+// Plugin returns the name of the plugin: that of the object, with its namespace if it has one.
+func (o *Object) Plugin() string {
+	if o.Namespace == "" {
+		return o.Name
+	}
+	return o.Namespace + "/" + o.Name
+}
+
+// Config configures a Watch.
+type Config struct {
+	Client    *apiserver.Client
+	Resources []Resource
+	// Apply receives all objects, in the order of Resources and of their names, when they are first
+	// known and whenever one has another generation or pin. Calls are not concurrent.
+	Apply  func(objects []Object)
+	Logger *slog.Logger
+}
+
+// Watch follows the objects.
+type Watch struct {
+	cfg       Config
+	followers []*apiserver.Follower
+	changed   chan struct{}
+
+	mu    sync.Mutex
+	kinds []*kind
+	bytes int
+}
+
+// kind holds the objects of a resource.
+type kind struct {
+	Resource
+	known   bool
+	objects map[string]*entry
+	failure error
+}
+
+// entry is an object. serving is the object that was applied last, which differs from newest while
+// that waits for its pin, until the time late.
+type entry struct {
+	newest, serving Object
+	late            time.Time
+}
+
+// New returns a Watch. It sends no request.
+func New(cfg Config) *Watch {
+	w := &Watch{cfg: cfg, changed: make(chan struct{}, 1)}
+	for _, r := range cfg.Resources {
+		k := &kind{Resource: r, objects: map[string]*entry{}}
+		w.kinds = append(w.kinds, k)
+		w.followers = append(w.followers, &apiserver.Follower{
+			Client: cfg.Client, Path: groupVersion + "/" + r.Plural,
+			Set: func(_ context.Context, objects []json.RawMessage) error { return w.set(k, objects) },
+			Change: func(_ context.Context, object json.RawMessage, deleted bool) error {
+				return w.change(k, object, deleted)
+			},
+			Failed: func(err error) { w.failed(k, err) },
+		})
+	}
+	return w
+}
+
+// Run follows the objects until ctx ends.
+func (w *Watch) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, f := range w.followers {
+		all.Go(func() { _ = f.Run(ctx) }) // The error is that of ctx.
+	}
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.changed:
+			timer.Reset(settle)
+		case <-timer.C:
+			objects, next, ok := w.snapshot(time.Now())
+			if ok {
+				w.cfg.Apply(objects)
+			}
+			if next > 0 {
+				timer.Reset(next)
+			}
+		}
+	}
+}
+
+// StaleMetric and StaleHelp are the name and the description of the gauge of [Watch.Silent].
+const (
+	StaleMetric = "kubewasm_cluster_objects_stale_seconds"
+	StaleHelp   = "Time since the last answer of the API server about the objects that declare plugins, whose last state stays in use; 0 while they are watched."
+)
+
+// Silent returns the time for which the API server has not reported on some of the objects, 0 while
+// it does.
+func (w *Watch) Silent() (silent time.Duration) {
+	for _, f := range w.followers {
+		silent = max(silent, f.Silent())
+	}
+	return silent
+}
+
+// Err returns the reason that not all objects are known, nil once they are.
+func (w *Watch) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var errs []error
+	for _, k := range w.kinds {
+		if !k.known {
+			errs = append(errs, fmt.Errorf("%s: %w", k.Plural, cmp.Or(k.failure, errUnknown)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+var errUnknown = errors.New("they are being listed")
+
+// wire is an object of the API server.
+type wire struct {
+	Metadata struct {
+		Namespace  string `json:"namespace"`
+		Name       string `json:"name"`
+		UID        string `json:"uid"`
+		Generation int64  `json:"generation"`
+	} `json:"metadata"`
+	Spec   json.RawMessage `json:"spec"`
+	Status struct {
+		Pin struct {
+			Generation int64  `json:"generation"`
+			Reference  string `json:"reference"`
+		} `json:"pin"`
+	} `json:"status"`
+}
+
+// put adds an object, and reports whether anything has changed. mu must be held.
+func (w *Watch) put(k *kind, raw json.RawMessage, now time.Time) (bool, error) {
+	var o wire
+	if err := json.Unmarshal(raw, &o); err != nil {
+		return false, fmt.Errorf("read an object: %w", err)
+	}
+	newest := Object{Kind: k.Kind, Namespace: o.Metadata.Namespace, Name: o.Metadata.Name, UID: o.Metadata.UID, Generation: o.Metadata.Generation, Spec: slices.Clone(o.Spec)}
+	pin := o.Status.Pin
+	if pin.Generation == newest.Generation {
+		newest.Pinned = pin.Reference
+	}
+	key := newest.Plugin()
+	e := k.objects[key]
+	size := len(newest.Spec) - e.size()
+	if w.bytes+size > maxBytes {
+		return false, fmt.Errorf("%s is left out: the objects have more than %d bytes together", key, maxBytes)
+	}
+	w.bytes += size
+	switch {
+	case e == nil:
+		k.objects[key] = &entry{newest: newest, serving: newest}
+		return true, nil
+	case e.newest.UID == newest.UID && e.newest.Generation == newest.Generation && e.newest.Pinned == newest.Pinned:
+		return false, nil
+	case e.newest.UID == newest.UID && newest.Pinned == "" && pin.Reference != "" && module(newest.Spec) != "":
+		// The controller is about to resolve the module.
+		if e.late.IsZero() {
+			e.late = now.Add(pinWait)
+		}
+		e.newest = newest
+	default:
+		*e = entry{newest: newest, serving: newest}
+	}
+	return true, nil
+}
+
+func (e *entry) size() int {
+	if e == nil {
+		return 0
+	}
+	return len(e.newest.Spec)
+}
+
+// module returns the artifact of a spec, empty if its module is no artifact.
+func module(spec json.RawMessage) string {
+	var s struct {
+		Module struct {
+			OCI string `json:"oci"`
+		} `json:"module"`
+	}
+	if json.Unmarshal(spec, &s) != nil {
+		return "" // Its mistakes are found when it is applied.
+	}
+	return s.Module.OCI
+}
+
+// set receives all objects of a resource.
+func (w *Watch) set(k *kind, objects []json.RawMessage) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	before := k.objects
+	k.objects = map[string]*entry{}
+	for _, e := range before {
+		w.bytes -= e.size()
+	}
+	changed := !k.known || len(before) != len(objects)
+	var errs []error
+	for _, raw := range objects {
+		var o wire
+		if json.Unmarshal(raw, &o) == nil {
+			key := (&Object{Namespace: o.Metadata.Namespace, Name: o.Metadata.Name}).Plugin()
+			if e := before[key]; e != nil {
+				k.objects[key] = e
+				w.bytes += e.size()
+			}
+		}
+		is, err := w.put(k, raw, now)
+		changed, errs = changed || is, append(errs, err)
+	}
+	k.known, k.failure = true, nil
+	if err := errors.Join(errs...); err != nil {
+		w.log(slog.LevelError, "an object is not applied", err)
+	}
+	if changed {
+		w.tell()
+	}
+	return nil
+}
+
+// change receives an object of a resource that has changed.
+func (w *Watch) change(k *kind, raw json.RawMessage, deleted bool) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k.failure = nil
+	var changed bool
+	var err error
+	if deleted {
+		var o wire
+		if err = json.Unmarshal(raw, &o); err == nil {
+			key := (&Object{Namespace: o.Metadata.Namespace, Name: o.Metadata.Name}).Plugin()
+			w.bytes -= k.objects[key].size()
+			delete(k.objects, key)
+			changed = true
+		}
+	} else {
+		changed, err = w.put(k, raw, time.Now())
+	}
+	if changed {
+		w.tell()
+	}
+	return err
+}
+
+func (w *Watch) failed(k *kind, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	again := k.failure != nil && k.failure.Error() == err.Error()
+	k.failure = err
+	if !again {
+		w.log(slog.LevelWarn, "the API server does not send the objects", fmt.Errorf("%s: %w", k.Plural, err))
+	}
+}
+
+func (w *Watch) log(level slog.Level, message string, err error) {
+	if w.cfg.Logger != nil {
+		w.cfg.Logger.Log(context.Background(), level, message, "err", err)
+	}
+}
+
+func (w *Watch) tell() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// snapshot returns the objects to apply, in their order, and the time until one no longer waits for
+// its pin, 0 if none does. It reports false while a resource is unknown.
+func (w *Watch) snapshot(now time.Time) (objects []Object, next time.Duration, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	objects = []Object{} // Not nil, as before they are known.
+	for _, k := range w.kinds {
+		if !k.known {
+			return nil, 0, false
+		}
+		from := len(objects)
+		for _, e := range k.objects {
+			if wait := e.late.Sub(now); !e.late.IsZero() && wait > 0 {
+				if next == 0 || wait < next {
+					next = wait
+				}
+			} else if !e.late.IsZero() {
+				e.serving, e.late = e.newest, time.Time{}
+			}
+			objects = append(objects, e.serving)
+		}
+		slices.SortFunc(objects[from:], func(a, b Object) int {
+			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		})
+	}
+	return objects, next, true
+}

@@ -1,0 +1,3 @@
+package capacity
+
+import _ "github.com/kubewasm/kubewasm/internal/testkit/guarded"

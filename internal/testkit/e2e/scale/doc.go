@@ -1,0 +1,3 @@
+// Package scale follows plugins that the cluster declares from many agents at once, at a real API
+// server.
+package scale

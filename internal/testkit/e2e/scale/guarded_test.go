@@ -1,0 +1,3 @@
+package scale_test
+
+import _ "github.com/kubewasm/kubewasm/internal/testkit/guarded"

@@ -1,0 +1,254 @@
+package scale_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubewasm/kubewasm/internal/apiserver"
+	"github.com/kubewasm/kubewasm/internal/clusterplugins"
+	"github.com/kubewasm/kubewasm/internal/testkit/e2e/cluster"
+)
+
+// traffic counts what clients read and send, and wrote is the time of the last write, in nanoseconds.
+type traffic struct{ read, lists, watches, writes, wrote atomic.Int64 }
+
+// connection is one of several with the same counts.
+type connection struct {
+	http.RoundTripper
+	*traffic
+}
+
+func (t *connection) RoundTrip(r *http.Request) (*http.Response, error) {
+	switch {
+	case r.Method == http.MethodPatch:
+		t.writes.Add(1)
+		t.wrote.Store(time.Now().UnixNano())
+	case r.URL.Query().Get("watch") != "":
+		t.watches.Add(1)
+	default:
+		t.lists.Add(1)
+	}
+	resp, err := t.RoundTripper.RoundTrip(r)
+	if err == nil {
+		resp.Body = &counted{resp.Body, &t.read}
+	}
+	return resp, err
+}
+
+type counted struct {
+	io.ReadCloser
+	n *atomic.Int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+// agent is the part of an agent that follows and reports; its guests are left out.
+type agent struct {
+	mu      sync.Mutex
+	objects []clusterplugins.Object
+	at      map[string]time.Time
+}
+
+func (a *agent) apply(objects []clusterplugins.Object) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.objects = objects
+	for i := range objects {
+		key := objects[i].Plugin() + " " + strconv.FormatInt(objects[i].Generation, 10)
+		if _, ok := a.at[key]; !ok {
+			a.at[key] = time.Now()
+		}
+	}
+}
+
+func (a *agent) states() (states []clusterplugins.State) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.objects { // None until they are known.
+		o := &a.objects[i]
+		states = append(states, clusterplugins.State{Kind: o.Kind, Name: o.Name, UID: o.UID, Generation: o.Generation, State: "Serving", Digest: fmt.Sprintf("%064d", o.Generation), Reference: "ghcr.io/acme/hook:1"})
+	}
+	return states
+}
+
+func (a *agent) applied(key string) (at time.Time, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at, ok = a.at[key]
+	return at, ok
+}
+
+// TestManyAgents: a change reaches each agent, each writes it once, and a restart of the connections
+// makes nobody list. KUBEWASM_SCALE is the number of agents.
+func TestManyAgents(t *testing.T) {
+	agents, hooks := 50, 20
+	if text := os.Getenv("KUBEWASM_SCALE"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		agents, hooks = n, 200
+	}
+	c := cluster.Start(t, nil)
+	client, err := dynamic.NewForConfig(c.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	crds, err := filepath.Glob("../../../../charts/kubewasm/files/crds/*.yaml")
+	if err != nil || len(crds) == 0 {
+		t.Fatalf("%d CRDs, error %v", len(crds), err)
+	}
+	for _, file := range crds {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object := new(unstructured.Unstructured)
+		if err := yaml.Unmarshal(text, &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resource := client.Resource(schema.GroupVersionResource{Group: "kubewasm.dev", Version: "v1alpha1", Resource: "nodehooks"})
+	put := func(i, version int) error {
+		text := fmt.Sprintf(`{"apiVersion":"kubewasm.dev/v1alpha1","kind":"NodeHook","metadata":{"name":"hook-%03d"},"spec":{"module":{"oci":"ghcr.io/acme/hook:%d"},"levels":["Container"],"owns":["cpu_shares"],"guestConfig":{"classes":{"gold":%d,"silver":2,"bronze":1}}}}`, i, version, version)
+		_, err := resource.Patch(t.Context(), fmt.Sprintf("hook-%03d", i), "application/apply-patch+yaml", []byte(text), metav1.PatchOptions{FieldManager: "test", Force: new(true)})
+		return err
+	}
+	wait := func(what string, within time.Duration, holds func() bool) {
+		t.Helper()
+		for start := time.Now(); !holds(); time.Sleep(20 * time.Millisecond) {
+			if time.Since(start) > within {
+				t.Fatalf("never: %s", what)
+			}
+		}
+	}
+	wait("the resources", time.Minute, func() bool { return put(0, 1) == nil })
+	for i := range hooks {
+		if err := put(i, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer func() {
+		cancel()
+		running.Wait()
+	}()
+	var before runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	all := make([]*agent, agents)
+	count := new(traffic)
+	var connected *connection
+	for i := range all {
+		if i%100 == 0 { // A connection has a bounded number of streams.
+			transport, err := rest.TransportFor(&rest.Config{TLSClientConfig: c.Config.TLSClientConfig, Dial: c.Config.Dial})
+			if err != nil {
+				t.Fatal(err)
+			}
+			connected = &connection{transport, count}
+		}
+		a := &agent{at: map[string]time.Time{}}
+		all[i] = a
+		api := apiserver.Wrap(c.Config.Host, &http.Client{Transport: connected})
+		watch := clusterplugins.New(clusterplugins.Config{Client: api, Resources: []clusterplugins.Resource{clusterplugins.NodeHooks}, Apply: a.apply, Logger: slog.New(slog.DiscardHandler)})
+		running.Go(func() { watch.Run(ctx) })
+		running.Go(func() {
+			clusterplugins.Report(ctx, api, clusterplugins.Process{Component: "kubewasm-agent", Version: "v1", Name: fmt.Sprintf("agent-%04d", i), Namespace: "default", Node: fmt.Sprintf("node-%04d", i)}, a.states, slog.New(slog.DiscardHandler))
+		})
+	}
+	reached := func(key string) (n int) {
+		for _, a := range all {
+			if _, ok := a.applied(key); ok {
+				n++
+			}
+		}
+		return n
+	}
+	begun := time.Now()
+	wait("all agents know all objects", 10*time.Minute, func() bool { return reached(fmt.Sprintf("hook-%03d 1", hooks-1)) == agents })
+	t.Logf("%d agents know %d objects after %s", agents, hooks, time.Since(begun).Round(time.Millisecond))
+	reports := client.Resource(schema.GroupVersionResource{Group: "kubewasm.dev", Version: "v1alpha1", Resource: "pluginreports"})
+	reported := func(generation int64) (n int) {
+		next := ""
+		for {
+			list, err := reports.Namespace("default").List(t.Context(), metav1.ListOptions{Limit: 200, Continue: next})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range list.Items {
+				plugins, _, _ := unstructured.NestedSlice(list.Items[i].Object, "plugins")
+				if slices.ContainsFunc(plugins, func(p any) bool {
+					of := p.(map[string]any)
+					return of["name"] == "hook-000" && of["generation"] == generation
+				}) {
+					n++
+				}
+			}
+			if next = list.GetContinue(); next == "" {
+				return n
+			}
+		}
+	}
+	wait("all agents report", 10*time.Minute, func() bool { return reported(1) == agents })
+	// Nothing more to write, in several rounds of comparisons.
+	wait("quiet", 5*time.Minute, func() bool { return time.Since(time.Unix(0, count.wrote.Load())) > 5*time.Second })
+	var after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	t.Logf("heap for each agent: %.2f MB, %d lists and %d writes so far", float64(after.HeapAlloc-before.HeapAlloc)/float64(agents)/(1<<20), count.lists.Load(), count.writes.Load())
+
+	lists, read, writes := count.lists.Load(), count.read.Load(), count.writes.Load()
+	changed := time.Now()
+	if err := put(0, 2); err != nil {
+		t.Fatal(err)
+	}
+	wait("all agents know the change", 5*time.Minute, func() bool { return reached("hook-000 2") == agents })
+	var took []time.Duration
+	for _, a := range all {
+		at, _ := a.applied("hook-000 2")
+		took = append(took, at.Sub(changed))
+	}
+	slices.Sort(took)
+	wait("all agents report the change", 5*time.Minute, func() bool { return reported(2) == agents })
+	done := time.Since(changed)
+	p99 := took[int(math.Ceil(0.99*float64(agents)))-1]
+	perAgent := float64(count.read.Load()-read) / float64(agents)
+	text, _ := json.Marshal(map[string]any{"agents": agents, "p50": took[agents/2].String(), "p99": p99.String(), "reported": done.String(), "writes": count.writes.Load() - writes, "bytes": int(perAgent)})
+	t.Logf("a change: %s", text)
+	if got := count.writes.Load() - writes; got > int64(2*agents) {
+		t.Errorf("%d writes for a change of %d agents", got, agents)
+	}
+	if got := count.lists.Load() - lists; got != 0 {
+		t.Errorf("%d lists for a change", got)
+	}
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubewasm/kubewasm/admission/webhook/manage"
+	"github.com/kubewasm/kubewasm/hooks"
+)
+
+// crds are the resources whose spec is a plugin of a configuration file, by the names of their
+// files.
+var crds = map[string]crd{
+	"clusteradmissionpolicies": {of: reflect.TypeFor[manage.PluginSpec](), without: []string{"record"}},
+	// What the owner of a namespace may not decide is not in the schema: files and addresses of the
+	// server, its permissions, and other namespaces.
+	"admissionpolicies": {of: reflect.TypeFor[manage.PluginSpec](), without: []string{"record", "grants", "converts"}, sources: []string{"oci", "configMap", "secret", "bytes"}},
+	"nodehooks": {of: reflect.TypeFor[hooks.PluginConfig](), without: []string{"record"}, more: schema{
+		"nodeSelector": schema{"type": "string", "description": "NodeSelector is a selector on the labels of the node. The plugin is not loaded on other nodes."},
+	}},
+}
+
+// crd is a resource whose spec is a plugin.
+type crd struct {
+	of reflect.Type
+	// without are the members that it does not have besides name.
+	without []string
+	// sources are the members of module that it has, nil for all.
+	sources []string
+	more    schema
+}
+
+// spec returns the schema of the spec, in the structural form of a CustomResourceDefinition.
+func (c *crd) spec(w *writer) (schema, error) {
+	s, err := w.schema(c.of, "")
+	if err != nil {
+		return nil, err
+	}
+	properties := s["properties"].(schema)
+	for _, name := range append(c.without, "name") {
+		delete(properties, name)
+	}
+	maps.Copy(properties, c.more)
+	c.restrict(s)
+	s["required"] = []string{"module"}
+	return structural(s), nil
+}
+
+// restrict removes the sources that modules do not have, those of shadows included.
+func (c *crd) restrict(s schema) {
+	properties, _ := s["properties"].(schema)
+	if c.sources != nil && properties["sha256"] != nil {
+		for _, member := range append(sources[:len(sources):len(sources)], "compiled") {
+			if !slices.Contains(c.sources, member) {
+				delete(properties, member)
+			}
+		}
+	}
+	for _, of := range properties {
+		c.restrict(of.(schema))
+	}
+}
+
+// sources are the members of a module that say where it comes from.
+var sources = []string{"file", "https", "oci", "configMap", "secret", "bytes"}
+
+// validations are rules of modules that the grammar has beyond the types of their members: see
+// host.ModuleConfig.Check.
+func validations(of schema) []schema {
+	names := slices.DeleteFunc(slices.Clone(sources), func(source string) bool { return of[source] == nil })
+	rules := []schema{
+		{"rule": "[has(self." + strings.Join(names, "), has(self.") + ")].filter(x, x).size() == 1", "message": "one of " + strings.Join(names, ", ") + " is to be set"},
+		{"rule": "!has(self.follow) || !self.follow || !has(self.sha256)", "message": "follow and sha256 exclude each other"},
+	}
+	if _, ok := of["https"]; ok {
+		rules = append(rules, schema{"rule": "!has(self.https) || has(self.sha256)", "message": "https needs sha256"})
+	}
+	return rules
+}
+
+// structural returns a schema in the form that an API server takes.
+func structural(s schema) schema {
+	out := schema{}
+	for key, value := range s {
+		switch key {
+		case "additionalProperties":
+			if of, ok := value.(schema); ok {
+				out[key] = structural(of)
+			} // Otherwise the API server drops other members, or refuses them if it is asked to.
+		case "properties":
+			properties := schema{}
+			for name, of := range value.(schema) {
+				properties[name] = structural(of.(schema))
+			}
+			out[key] = properties
+		case "items":
+			out[key] = structural(value.(schema))
+		case "anyOf": // A number of bytes, or a quantity.
+			of := value.([]schema)
+			out["x-kubernetes-int-or-string"] = true
+			out["anyOf"] = []schema{{"type": "integer"}, {"type": "string"}}
+			out["pattern"] = of[1]["pattern"]
+			if minimum, ok := of[0]["minimum"]; ok {
+				out["minimum"] = minimum
+			}
+		case "contentEncoding":
+			// Not the format byte: rules in CEL would decode it, and refuse standard base64 with "/".
+			out["pattern"] = "^[A-Za-z0-9+/]*={0,2}$"
+		default:
+			out[key] = value
+		}
+	}
+	if _, ok := out["type"]; !ok && out["anyOf"] == nil {
+		out["x-kubernetes-preserve-unknown-fields"] = true
+	}
+	if properties, ok := out["properties"].(schema); ok {
+		if _, ok := properties["sha256"]; ok && properties["oci"] != nil {
+			out["x-kubernetes-validations"] = validations(properties)
+			properties["sha256"].(schema)["pattern"] = "^[0-9a-fA-F]{64}$"
+		}
+	}
+	return out
+}
+
+// writeCRDs puts the schemas of specs into the CustomResourceDefinitions of a directory.
+func writeCRDs(dir string) error {
+	for name, c := range crds {
+		file := filepath.Join(dir, "kubewasm.dev_"+name+".yaml")
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if text, err = c.write(text); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if err := os.WriteFile(file, text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write puts the schema of the spec into the text of a CustomResourceDefinition.
+func (c *crd) write(text []byte) ([]byte, error) {
+	w := writer{comments: comments{}}
+	spec, err := c.spec(&w)
+	if err != nil {
+		return nil, err
+	}
+	definition := new(apiextensionsv1.CustomResourceDefinition)
+	if err := yaml.UnmarshalStrict(text, definition); err != nil {
+		return nil, err
+	}
+	for i := range definition.Spec.Versions {
+		properties := definition.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties
+		spec["description"] = properties["spec"].Description
+		as, err := json.Marshal(spec)
+		if err != nil {
+			return nil, err
+		}
+		var of apiextensionsv1.JSONSchemaProps
+		if err := json.Unmarshal(as, &of); err != nil {
+			return nil, err
+		}
+		properties["spec"] = of
+	}
+	// Without the status, which is the API server's.
+	return yaml.Marshal(map[string]any{"apiVersion": definition.APIVersion, "kind": definition.Kind, "metadata": definition.ObjectMeta, "spec": definition.Spec})
+}
