@@ -52,10 +52,8 @@ func (p *Plugin) mayPreempt() (err error) {
 	return err
 }
 
-// Preempts reports whether the plugin's answer at PostFilter is that of Preempt.
-func (p *Plugin) Preempts() bool { return p.offered.Has(abi.PotentialVictims) }
-
-// Preempt evicts the Pods that find returns for a Pod, by package preemption, and nominates their node.
+// Preempt is the answer at PostFilter of a plugin that is asked for potential victims. It evicts the
+// Pods that find returns for a Pod, by package preemption, and nominates their node.
 // It returns them with the nomination.
 func (p *Plugin) Preempt(ctx context.Context, pod *corev1.Pod, find func(budgets []*policyv1.PodDisruptionBudget) (node string, victims []*corev1.Pod, err error)) (*Nomination, []*corev1.Pod, *Status) {
 	if p.handle == nil {

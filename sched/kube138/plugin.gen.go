@@ -330,7 +330,7 @@ func (f filter) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod,
 
 func (f postFilter) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	p := f.base.plugin
-	if p.Preempts() {
+	if p.Asks(abi.PotentialVictims) {
 		return p.preempt(ctx, state, pod, statuses)
 	}
 	nomination, s := p.PostFilter(p.cycle(state, pod), nodeStatuses(statuses))
