@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -100,6 +102,18 @@ func TestLifeOfAPolicy(t *testing.T) {
 		t.Errorf("the message is %q, want %q", got, want)
 	}
 	w.sent(t, "/mutate/team/zone", "/validate/team/zone", "/validate/zone")
+	eventually(t, "an Event on the policy", func() error {
+		list, err := w.Cluster.Client.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, e := range list.Items {
+			if e.Reason == "PluginStale" && e.Regarding.Name == zone.Name && e.Regarding.UID == zone.UID && strings.Contains(e.Note, "2 of 2: compile") {
+				return nil
+			}
+		}
+		return fmt.Errorf("there are %d Events: %v", len(list.Items), list.Items)
+	})
 	for _, without := range []string{"Unavailable", "Refused", "Disabled", "Loading", "?"} {
 		w.report(t, one, state(zone, without, "no"), both())
 		w.report(t, two, state(zone, without, "no"), both())

@@ -266,7 +266,7 @@ func (o *options) setup(mgr manager.Manager, registries *oci.Client) error {
 		return err
 	}
 	controllers := []interface{ SetupWithManager(manager.Manager) error }{
-		&status.Reconciler{Processes: processes, Client: mgr.GetClient(), Reader: mgr.GetAPIReader()},
+		&status.Reconciler{Processes: processes, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("kubewasm-controller")},
 		&pins.Reconciler{Client: mgr.GetClient(), Registries: registries, Interval: o.interval},
 	}
 	if o.entries.CAFile != "" {

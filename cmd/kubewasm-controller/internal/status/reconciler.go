@@ -7,8 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +24,7 @@ import (
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/api/v1alpha1"
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/plugin"
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/reports"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // interval is the time between two writes of a status: many processes report at about the same time.
@@ -36,6 +39,9 @@ type Reconciler struct {
 	Client client.Client
 	// Reader reads from the API server.
 	Reader client.Reader
+	// Events receives an Event on the object of a plugin that stops to serve as it was declared, and
+	// one when it does so again.
+	Events events.EventRecorder
 }
 
 // SetupWithManager adds the controllers to a manager.
@@ -172,10 +178,30 @@ func (r *Reconciler) Reconcile(ctx context.Context, key plugin.Key) (reconcile.R
 		}
 		return node.Labels
 	})
-	return reconcile.Result{}, Apply(ctx, r.Client, p, "status", map[string]any{
+	ready := &status.Conditions[0]
+	before := meta.FindStatusCondition(p.Status.Conditions, ready.Type)
+	err = Apply(ctx, r.Client, p, "status", map[string]any{
 		"observedGeneration": status.ObservedGeneration, "desired": int64(status.Desired), "serving": int64(status.Serving),
 		"ready": status.Ready, "digest": status.Digest,
-	}, &status.Conditions[0])
+	}, ready)
+	if err == nil {
+		r.tell(object, before, ready)
+	}
+	return reconcile.Result{}, err
+}
+
+// tell writes an Event if the readiness of a plugin has changed: not while processes take a new
+// generation.
+func (r *Reconciler) tell(object client.Object, before, now *metav1.Condition) {
+	fails := func(c *metav1.Condition) bool {
+		return c != nil && c.Status == metav1.ConditionFalse && (c.Reason == string(host.Stale) || c.Reason == string(host.Unavailable) || c.Reason == v1alpha1.StateRefused)
+	}
+	switch {
+	case fails(now) && (!fails(before) || before.Reason != now.Reason || before.ObservedGeneration != now.ObservedGeneration):
+		r.Events.Eventf(object, nil, corev1.EventTypeWarning, "Plugin"+now.Reason, "Serve", "%s", now.Message)
+	case now.Status == metav1.ConditionTrue && fails(before):
+		r.Events.Eventf(object, nil, corev1.EventTypeNormal, "PluginServing", "Serve", "the plugin serves as it was declared")
+	}
 }
 
 // removeReports adds the controller that removes reports whose Pod is gone. The garbage collector
