@@ -135,7 +135,7 @@ func countingImports(byRef map[abi.Ref]*objects.Object, crossed map[question]int
 	}
 	for _, name := range []string{
 		"result_scores", "result_node_names", "result_cluster_events", "result_nominated_node_name",
-		"result_pods", "result_sign_fragments", "result_nominations", "result_placements",
+		"result_pods", "result_sign_fragments", "result_nominations", "result_placements", "result_victims",
 	} {
 		list = append(list, host.FromGuest(abi.KindScheduler.Module(), name, func(*host.Instance, []byte) {}))
 	}

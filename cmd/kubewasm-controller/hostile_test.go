@@ -83,7 +83,9 @@ func TestReportsThatLie(t *testing.T) {
 // TestNodeHooks counts agents on the nodes that a selector selects.
 func TestNodeHooks(t *testing.T) {
 	w := newWorld(t)
-	w.run(t, w.options())
+	o := w.options()
+	o.namespaces = []string{"team"}
+	w.run(t, o)
 	nodes := []*corev1.Node{}
 	pods := []*corev1.Pod{}
 	for i := range 4 {
@@ -114,6 +116,21 @@ func TestNodeHooks(t *testing.T) {
 	// A node changes its pool: its agent is to serve the hook.
 	w.change(t, nodes[1], func() { nodes[1].Labels["pool"] = "batch" })
 	w.status(t, batch, "2/3", "Ready=False/NotReported")
+	// Agents of another namespace report, too, and a webhook there guards nothing: the Service has no
+	// Pods of it.
+	for _, component := range []string{"agent", "webhook"} {
+		other := pods[0].DeepCopy()
+		other.Namespace, other.Name, other.ResourceVersion, other.UID = "team", component, "", ""
+		other.Labels["app.kubernetes.io/component"] = component
+		w.create(t, other)
+		pods = append(pods, other)
+	}
+	zone := policy("zone", "")
+	w.create(t, zone)
+	w.report(t, pods[4], state(all, "Serving", ""), state(batch, "Serving", ""))
+	w.report(t, pods[5], state(zone, "Serving", ""))
+	w.status(t, all, "5/5", "Ready=True/Serving")
+	w.status(t, zone, "1/1", "Ready=True/Serving", "Sent=False/NotServing")
 }
 
 // TestPins resolves tags, once for all processes.

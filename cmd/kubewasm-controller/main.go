@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -64,6 +65,7 @@ func main() {
 // options are the flags.
 type options struct {
 	entries                      entries.Config
+	namespaces                   []string
 	port                         int
 	conditions                   string
 	registries, kube, deployment string
@@ -78,7 +80,11 @@ func parse(args []string) (*options, error) {
 	o := &options{}
 	e := &o.entries
 	flags := flag.NewFlagSet("controller", flag.ContinueOnError)
-	flags.StringVar(&e.Namespace, "namespace", "", "`namespace` of the webhook and the agents, and of their reports; that of the Pod if empty")
+	flags.StringVar(&e.Namespace, "namespace", "", "`namespace` of the webhook, of reports and of the lease; that of the Pod if empty")
+	flags.Func("report-namespaces", "comma-separated further `namespaces` of reports, as of agents", func(names string) error {
+		o.namespaces = strings.Split(names, ",")
+		return nil
+	})
 	flags.StringVar(&e.Service, "service", "kubewasm-webhook", "`name` of the webhook's Service")
 	flags.IntVar(&o.port, "port", 443, "`port` of the webhook's Service")
 	flags.StringVar(&e.CAFile, "ca-file", "", "`file` of the CAs of the webhook's certificate, PEM; it is read again. No webhook configurations are written if it is empty")
@@ -204,6 +210,13 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
+// reporting returns the namespaces of reports.
+func (o *options) reporting() []string {
+	all := append([]string{o.entries.Namespace}, o.namespaces...)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // lease is the name of the Lease of the controllers of a namespace.
 const lease = "kubewasm-controller"
 
@@ -211,6 +224,10 @@ const lease = "kubewasm-controller"
 func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 	node := &metav1.PartialObjectMetadata{}
 	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+	pods := map[string]cache.Config{}
+	for _, namespace := range o.reporting() {
+		pods[namespace] = cache.Config{LabelSelector: status.Pods()}
+	}
 	named := cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", o.entries.Name)}
 	return manager.New(config, manager.Options{
 		Scheme:                 scheme(),
@@ -221,10 +238,8 @@ func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 		Cache: cache.Options{
 			DefaultTransform: plugin.Strip,
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Pod{}: {
-					Namespaces: map[string]cache.Config{o.entries.Namespace: {LabelSelector: status.Pods()}}, Transform: status.StripPod,
-				},
-				node: {Transform: stripNode},
+				&corev1.Pod{}: {Namespaces: pods, Transform: status.StripPod},
+				node:          {Transform: stripNode},
 				&admissionv1.ValidatingWebhookConfiguration{}: named,
 				&admissionv1.MutatingWebhookConfiguration{}:   named,
 			},
@@ -242,11 +257,11 @@ func stripNode(object any) (any, error) {
 
 // setup adds the controllers to a manager.
 func (o *options) setup(mgr manager.Manager, registries *oci.Client) error {
-	store, err := reports.New(mgr.GetConfig(), mgr.GetHTTPClient(), mgr.GetScheme(), o.entries.Namespace)
+	store, err := reports.New(mgr.GetConfig(), mgr.GetHTTPClient(), mgr.GetScheme(), o.reporting())
 	if err != nil {
 		return err
 	}
-	processes := status.Processes{Client: mgr.GetClient(), Namespace: o.entries.Namespace, Reports: store}
+	processes := status.Processes{Client: mgr.GetClient(), Reports: store}
 	if err := mgr.Add(store); err != nil {
 		return err
 	}

@@ -103,7 +103,7 @@ func (l *large) meta(kind string, i int) metav1.ObjectMeta {
 		Labels: map[string]string{"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "topology.kubernetes.io/zone": "a"},
 		ManagedFields: []metav1.ManagedFieldsEntry{{
 			Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{"f:kubernetes.io/hostname":{}}},"f:status":{"f:conditions":{}}}`)},
+			FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:kubernetes.io/hostname":{}}},"f:status":{"f:conditions":{}}}`),
 		}},
 	}
 }

@@ -40,7 +40,7 @@ func TestProgram(t *testing.T) {
 		}
 		o.SetNamespace(strings.Replace(o.GetNamespace(), "kubewasm-webhook", namespace, 1))
 		switch kind := o.GetKind(); {
-		case !strings.HasSuffix(o.GetName(), "controller") && o.GetName() != "kubewasm-webhook-controller-match-conditions":
+		case !strings.HasPrefix(o.GetName(), "kubewasm-webhook-controller"):
 		case strings.HasSuffix(kind, "Binding"):
 			subjects, _, err := unstructured.NestedSlice(o.Object, "subjects")
 			if err != nil {

@@ -50,10 +50,16 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	return startWorld(t, nil)
+}
+
+// startWorld starts a control plane with flags of kube-apiserver.
+func startWorld(t *testing.T, flags map[string][]string) *world {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("it runs a control plane")
 	}
-	w := &world{Cluster: cluster.Start(t, nil), caFile: filepath.Join(t.TempDir(), "ca.crt")}
+	w := &world{Cluster: cluster.Start(t, flags), caFile: filepath.Join(t.TempDir(), "ca.crt")}
 	if _, err := envtest.InstallCRDs(w.Config, envtest.CRDInstallOptions{Paths: []string{"../../charts/kubewasm/files/crds"}, ErrorIfPathMissing: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -211,9 +211,12 @@ func TestInspectTellsMinors(t *testing.T) {
 		"testdata/zone": {"kubernetes 1.35, 1.36, 1.37, 1.38 grants"},
 		"../../examples/admission/required-labels": {"kubernetes 1.35, 1.36, 1.37, 1.38 grants"},
 		"../../examples/hooks/cpu-from-annotation": {"kubernetes 1.35, 1.36, 1.37, 1.38 grants"},
-		"../../abi/conformance/testdata/guests/group": {
+		"testdata/groups": {
 			"kubernetes 1.36, 1.37, 1.38 not on 1.35 the guest has podgrouppostfilter, ",
 			", which the scheduler of Kubernetes 1.35 does not call on 1.36 not called: podgrouppostfilter grants",
+		},
+		"../../abi/conformance/testdata/guests/group": {
+			"kubernetes 1.35, 1.36, 1.37, 1.38 on 1.35 not called: podgrouppostfilter, generateplacements, ",
 		},
 	} {
 		code, out, stderr := kubewasm(t, "inspect", built(t, dir))

@@ -282,6 +282,7 @@ func TestMessagesAboutManifests(t *testing.T) {
 		{"a scheduler plugin as a policy", audit("plugins: [" + plugin(zone, "p", `""`) + "]"), `plugin "p": it is a plugin of kind scheduler: import k8s.io/scheduler.`},
 		{"a policy twice", audit("plugins: [" + plugin(policy, "p", `""`) + ", " + plugin(policy, "p", `""`) + "]"), `there are two policies "p"`},
 		{"a version for a group", audit("plugins: [" + plugin(policy, "p", "v1") + "]"), `"v1" in apiGroups is a version; the core group is ""`},
+		{"one owner without a list", []string{"audit", "--policies", file(t, "policies.yaml", "plugins: ["+plugin(policy, "p", `""`)+"]"), "-f", file(t, "jobs.yaml", "{apiVersion: batch/v1, kind: Job, metadata: {name: a, ownerReferences: {name: b}}}\n"+beginnersPod)}, "jobs.yaml: the Job a: metadata.ownerReferences is a mapping, want a list"},
 		{"no policies", audit("plugins: []"), "there are no policies, so nothing was audited"},
 		{"a module that is elsewhere", audit("plugins: [" + plugin("/nowhere.wasm", "p", `""`) + "]"), `plugin "p": fetch module: `},
 		{"half a digest", audit("plugins: [{name: p, module: {file: p.wasm, sha256: abc}, match: {rules: [{operations: [CREATE], apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]}}]"), `module.sha256 "abc" is not 64 hexadecimal digits`},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -87,6 +88,32 @@ func TestNewPluginsInOtherLanguages(t *testing.T) {
 					t.Errorf("modules: %q", files)
 				}
 			})
+		}
+	}
+}
+
+// TestNewPluginsInRustHaveNoPaths holds that the module of a plugin in Rust is the same in each
+// directory, whichever project has compiled the SDK.
+func TestNewPluginsInRustHaveNoPaths(t *testing.T) {
+	languages.Slow(t)
+	here, there := begun(t, "scheduler", "rust"), filepath.Join(t.TempDir(), "zone")
+	if err := os.CopyFS(there, os.DirFS(here)); err != nil {
+		t.Fatal(err)
+	}
+	var first []byte
+	for n, dir := range []string{here, there, here} {
+		module, err := os.ReadFile(languages.Build(t, dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			first = module
+		}
+		if !bytes.Equal(first, module) {
+			t.Errorf("build %d is another module than the first", n)
+		}
+		if bytes.Contains(module, []byte(filepath.Dir(dir))) {
+			t.Errorf("build %d has the name of its directory", n)
 		}
 	}
 }

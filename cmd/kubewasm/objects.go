@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/internal/manifest"
+	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
 // readObjects reads the objects of files, and of the .yaml, .yml and .json files below
@@ -60,7 +61,7 @@ func (t *tool) readManifests(ctx context.Context, paths []string) (all *manifest
 		for _, o := range objects.All {
 			var metadata metav1.PartialObjectMetadata
 			if err := json.Unmarshal(o.JSON, &metadata); err != nil {
-				skipped = append(skipped, fmt.Sprintf("%s: the %s %s: %v", path, o.Kind, o.Name, err))
+				skipped = append(skipped, fmt.Sprintf("%s: the %s %s: %v", path, o.Kind, o.Name, strict.Readable(err)))
 				continue
 			}
 			all.All = append(all.All, o)

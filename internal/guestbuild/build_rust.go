@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -70,7 +71,7 @@ func writeCrate(dir string) error {
 // another project for its own if that is newer than the sources. So library, if it is not empty, is
 // compiled again unless this directory, with these contents, has made the module that is there.
 func cargoBuild(ctx context.Context, cfg Config, cargo, rustc, library, what string, read func(modules []string) error) error {
-	target, err := cached("rust", "-target")
+	target, err := cached("rust", "-crates")
 	if err != nil {
 		return err
 	}
@@ -79,6 +80,9 @@ func cargoBuild(ctx context.Context, cfg Config, cargo, rustc, library, what str
 		return err
 	}
 	defer unlock()
+	if rustc, err = withoutPaths(rustc, target); err != nil {
+		return err
+	}
 	profile := "release"
 	args := []string{"build", what, "--target", rustTarget, "--target-dir", target, "--quiet", "--message-format=json-render-diagnostics"}
 	if cfg.Debug {
@@ -110,6 +114,26 @@ func cargoBuild(ctx context.Context, cfg Config, cargo, rustc, library, what str
 		}
 	}
 	return read(modules)
+}
+
+// withoutPaths returns a compiler that names the sources of a package by the package in place of its
+// directory, and lies in the directory target. The SDK, which all guests share, has the paths of the
+// guest that compiled it first in its panics, and then the module of each guest has them. An argument
+// of cargo would have the SDK compiled for each directory.
+func withoutPaths(rustc, target string) (string, error) {
+	if runtime.GOOS == "windows" {
+		return rustc, nil
+	}
+	script := "#!/bin/sh\nexec '" + strings.ReplaceAll(rustc, "'", `'\''`) + `' ${CARGO_PKG_NAME:+"--remap-path-prefix=$CARGO_MANIFEST_DIR=$CARGO_PKG_NAME"} "$@"` + "\n"
+	sum := sha256.Sum256([]byte(script))
+	file := filepath.Join(target, "rustc-"+hex.EncodeToString(sum[:6]))
+	if err := os.MkdirAll(target, 0o755); err != nil {
+		return "", err
+	}
+	if err := write(file, []byte(script)); err != nil {
+		return "", err
+	}
+	return file, os.Chmod(file, 0o755) // Cargo compiles all again if the time of modification changes.
 }
 
 // artifacts returns the modules that cargo says it has made of the package in dir.

@@ -41,6 +41,9 @@ of arguments in YAML. */ -}}
 {{- define "kubewasm.controller.flags" -}}
 {{- $webhook := include "kubewasm.name" (dict "root" . "component" "webhook") -}}
 - -namespace={{ .Release.Namespace }}
+{{- with .Values.controller.namespaces }}
+- -report-namespaces={{ join "," . }}
+{{- end }}
 - -configurations={{ $webhook }}-cluster
 {{- if and .Values.webhook.enabled .Values.webhook.cluster }}
 {{- with .Values.webhook.configurations }}

@@ -157,7 +157,7 @@ func (d *decoder) value(path string, t reflect.Type, p unsafe.Pointer, in json.V
 		reflect.Float32, reflect.Float64:
 		if in.Kind() != json.KindNumber {
 			want := "number"
-			if t.PkgPath() == "time" && t.Name() == "Duration" {
+			if t.String() == "time.Duration" {
 				want = "number of nanoseconds"
 			}
 			d.mismatch(path, want, in)

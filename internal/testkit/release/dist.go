@@ -203,8 +203,8 @@ func (m *maker) host(ctx context.Context) (platform, error) {
 	return platform{of[0], of[1]}, nil
 }
 
-// build builds a program for a platform and returns the file. A scheduler is built with the modules in the
-// directories of the repository, since it cannot be installed by its version; the others with those of the version.
+// build builds a program for a platform and returns the file. A program that cannot be installed by its version is
+// built with the modules in the directories of the repository, the others with those of the version.
 func (m *maker) build(ctx context.Context, p program, on platform) (string, error) {
 	name := p.name
 	if on.os == "windows" {
@@ -218,7 +218,8 @@ func (m *maker) build(ctx context.Context, p program, on platform) (string, erro
 	dir, args := filepath.Join(m.repo, "cmd", p.name), []string{"go", "build", "-ldflags=-s -w", "-o", file, "."}
 	if p.minor != "" {
 		args = []string{"./build.sh", p.minor, file}
-	} else {
+	}
+	if isReleased("cmd/" + p.name) {
 		env = append(env, m.modules...)
 	}
 	if _, err := runIn(ctx, dir, env, args[0], args[1:]...); err != nil {

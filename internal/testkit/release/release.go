@@ -24,9 +24,18 @@ import (
 const root = "github.com/kubewasm/kubewasm"
 
 // unreleased are the directories of modules that nobody imports or installs by a version: they build
-// and check the project, are read as examples, or replace modules of Kubernetes, as only a checkout
-// can.
-var unreleased = []string{"charts", "cmd/kubewasm-scheduler", "examples", "hooks/runtime/e2e", "host/oci/e2e", "internal/bench", "internal/testkit"}
+// and check the project, are read as examples, replace modules of Kubernetes, as only a checkout
+// can, or are programs whose tests need one of these. What lies below them is not released, either, but for inUnreleased.
+var unreleased = []string{"charts", "cmd/kubewasm-controller", "cmd/kubewasm-scheduler", "examples", "hooks/runtime/e2e", "host/oci/e2e", "internal/bench", "internal/testkit"}
+
+// inUnreleased are the modules below unreleased ones that others require.
+var inUnreleased = []string{"cmd/kubewasm-controller/api"}
+
+// isReleased reports whether the module in a directory of the repository gets a tag.
+func isReleased(dir string) bool {
+	return slices.Contains(inUnreleased, dir) ||
+		!slices.ContainsFunc(unreleased, func(u string) bool { return dir == u || strings.HasPrefix(dir, u+"/") })
+}
 
 // released is a module to be released.
 type released struct {
@@ -190,7 +199,7 @@ func read(ctx context.Context, dir string) ([]*released, error) {
 	var paths []string
 	for _, name := range strings.Fields(string(out)) {
 		at := path.Dir(name)
-		if slices.ContainsFunc(unreleased, func(u string) bool { return at == u || strings.HasPrefix(at, u+"/") }) {
+		if !isReleased(at) {
 			continue
 		}
 		content, err := os.ReadFile(filepath.Join(dir, name))

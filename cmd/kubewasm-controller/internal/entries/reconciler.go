@@ -208,7 +208,7 @@ func (p *pass) read(ctx context.Context) (err error) {
 			c.present[e.Name] = &e
 		}
 	}
-	if p.processes, err = p.Processes.Snapshot(ctx, plugin.Webhook); err != nil {
+	if p.processes, err = p.Processes.Snapshot(ctx, plugin.Webhook, p.Namespace); err != nil {
 		return err
 	}
 	p.caBundle, p.caErr = p.Config.caBundle()

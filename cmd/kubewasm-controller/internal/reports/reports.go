@@ -1,4 +1,4 @@
-// Package reports keeps the PluginReports of a namespace in memory.
+// Package reports keeps the PluginReports of namespaces in memory.
 //
 // 5,000 reports on 200 plugins are a million states, of which few differ. Each is two pointers here,
 // to the plugin's key and to the state, which all reports share.
@@ -7,11 +7,11 @@ package reports
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -161,28 +161,42 @@ func Of(r *v1alpha1.PluginReport) *Report {
 	return out
 }
 
-// Store has the reports of a namespace. It is a Runnable of a manager, in each of its processes.
-type Store struct{ informer cache.SharedIndexInformer }
+// Store has the reports of namespaces. It is a Runnable of a manager, in each of its processes.
+type Store struct {
+	informers map[string]cache.SharedIndexInformer
+}
 
-// New returns the Store of a namespace.
-func New(config *rest.Config, client *http.Client, scheme *runtime.Scheme, namespace string) (*Store, error) {
+// New returns the Store of namespaces.
+func New(config *rest.Config, client *http.Client, scheme *runtime.Scheme, namespaces []string) (*Store, error) {
 	r, err := apiutil.RESTClientForGVK(v1alpha1.GroupVersion.WithKind("PluginReport"), false, false, config, serializer.NewCodecFactory(scheme), client)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	all := cache.NewListWatchFromClient(r, "pluginreports", namespace, fields.Everything())
-	s := &Store{cache.NewSharedIndexInformer(all, &v1alpha1.PluginReport{}, 0, nil)}
-	return s, s.informer.SetTransform(func(object any) (any, error) {
-		if r, ok := object.(*v1alpha1.PluginReport); ok {
-			return Of(r), nil
+	s := &Store{map[string]cache.SharedIndexInformer{}}
+	for _, namespace := range namespaces {
+		all := cache.NewListWatchFromClient(r, "pluginreports", namespace, fields.Everything())
+		informer := cache.NewSharedIndexInformer(all, &v1alpha1.PluginReport{}, 0, nil)
+		err := informer.SetTransform(func(object any) (any, error) {
+			if r, ok := object.(*v1alpha1.PluginReport); ok {
+				return Of(r), nil
+			}
+			return object, nil // It is one already.
+		})
+		if err != nil {
+			return nil, err
 		}
-		return object, nil // It is one already.
-	})
+		s.informers[namespace] = informer
+	}
+	return s, nil
 }
 
 // Start follows the reports until ctx ends.
 func (s *Store) Start(ctx context.Context) error {
-	s.informer.RunWithContext(ctx)
+	var all sync.WaitGroup
+	for _, informer := range s.informers {
+		all.Go(func() { informer.RunWithContext(ctx) })
+	}
+	all.Wait()
 	return nil
 }
 
@@ -191,8 +205,10 @@ func (s *Store) NeedLeaderElection() bool { return false }
 
 // Check is a check of readiness: the error is nil once the Store has all reports.
 func (s *Store) Check(*http.Request) error {
-	if !s.informer.HasSynced() {
-		return errors.New("the reports are being read")
+	for namespace, informer := range s.informers {
+		if !informer.HasSynced() {
+			return fmt.Errorf("the reports of the namespace %s are being read", namespace)
+		}
 	}
 	return nil
 }
@@ -200,8 +216,10 @@ func (s *Store) Check(*http.Request) error {
 // Wait waits until the Store has all reports: before, every plugin would be without processes. The
 // error is that of ctx.
 func (s *Store) Wait(ctx context.Context) error {
-	if !cache.WaitForCacheSync(ctx.Done(), s.informer.HasSynced) {
-		return context.Cause(ctx)
+	for _, informer := range s.informers {
+		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			return context.Cause(ctx)
+		}
 	}
 	return nil
 }
@@ -215,17 +233,26 @@ func (s *Store) OnChange(changed func(before, after *Report)) error {
 		r, _ := object.(*Report)
 		return r
 	}
-	_, err := s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { changed(nil, of(object)) },
-		UpdateFunc: func(before, after any) { changed(of(before), of(after)) },
-		DeleteFunc: func(object any) { changed(of(object), nil) },
-	})
-	return err
+	for _, informer := range s.informers {
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(object any) { changed(nil, of(object)) },
+			UpdateFunc: func(before, after any) { changed(of(before), of(after)) },
+			DeleteFunc: func(object any) { changed(of(object), nil) },
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Get returns the report of a process, nil if there is none.
 func (s *Store) Get(namespace, name string) *Report {
-	object, ok, err := s.informer.GetStore().GetByKey(namespace + "/" + name)
+	informer := s.informers[namespace]
+	if informer == nil {
+		return nil
+	}
+	object, ok, err := informer.GetStore().GetByKey(namespace + "/" + name)
 	if err != nil || !ok {
 		return nil
 	}
@@ -235,9 +262,11 @@ func (s *Store) Get(namespace, name string) *Report {
 // All returns the reports of a component.
 func (s *Store) All(component string) []*Report {
 	var all []*Report
-	for _, object := range s.informer.GetStore().List() {
-		if r := object.(*Report); r.Component == component {
-			all = append(all, r)
+	for _, informer := range s.informers {
+		for _, object := range informer.GetStore().List() {
+			if r := object.(*Report); r.Component == component {
+				all = append(all, r)
+			}
 		}
 	}
 	return all

@@ -3,6 +3,7 @@ package status
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,17 +48,16 @@ func StripPod(object any) (any, error) {
 
 // Processes are the processes of components.
 type Processes struct {
-	// Client reads Pods and nodes from the cache.
-	Client    client.Reader
-	Namespace string
-	Reports   *reports.Store
+	// Client reads Pods and nodes from the cache, which has the Pods of the namespaces of Reports.
+	Client  client.Reader
+	Reports *reports.Store
 }
 
 // process is a Pod with its report, if it has one. A process outside of the cluster has a report
 // alone.
 type process struct {
-	name, node string
-	report     *reports.Report
+	namespace, name, node string
+	report                *reports.Report
 }
 
 // runs reports whether a Pod is or will be a process.
@@ -71,7 +71,7 @@ func (p *Processes) of(ctx context.Context, component string) ([]process, error)
 		return nil, err
 	}
 	pods := &corev1.PodList{}
-	err := p.Client.List(ctx, pods, client.InNamespace(p.Namespace), client.MatchingLabels{componentLabel: component}, client.UnsafeDisableDeepCopy)
+	err := p.Client.List(ctx, pods, client.MatchingLabels{componentLabel: component}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, err
 	}
@@ -87,14 +87,14 @@ func (p *Processes) of(ctx context.Context, component string) ([]process, error)
 		pod := uids[uid]
 		switch {
 		case !owned:
-			all = append(all, process{r.Name, r.Node, r})
-		case pod != nil && pod.Name == r.Name:
-			all = append(all, process{r.Name, pod.Spec.NodeName, r})
+			all = append(all, process{r.Namespace, r.Name, r.Node, r})
+		case pod != nil && pod.Name == r.Name && pod.Namespace == r.Namespace:
+			all = append(all, process{r.Namespace, r.Name, pod.Spec.NodeName, r})
 			delete(uids, uid)
 		} // Otherwise the Pod is gone, or another one of its name.
 	}
 	for _, pod := range uids {
-		all = append(all, process{pod.Name, pod.Spec.NodeName, nil})
+		all = append(all, process{pod.Namespace, pod.Name, pod.Spec.NodeName, nil})
 	}
 	return all, nil
 }
@@ -102,9 +102,10 @@ func (p *Processes) of(ctx context.Context, component string) ([]process, error)
 // Snapshot are the processes of a component at one time.
 type Snapshot []process
 
-// Snapshot returns the processes of a component.
-func (p *Processes) Snapshot(ctx context.Context, component string) (Snapshot, error) {
-	return p.of(ctx, component)
+// Snapshot returns the processes of a component in a namespace.
+func (p *Processes) Snapshot(ctx context.Context, component, namespace string) (Snapshot, error) {
+	all, err := p.of(ctx, component)
+	return slices.DeleteFunc(all, func(p process) bool { return p.namespace != namespace }), err
 }
 
 // Guards returns the number of processes that requests for a policy may be sent to, and of those that

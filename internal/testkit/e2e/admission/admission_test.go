@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubewasm/kubewasm/admission/webhook/manage"
+	"github.com/kubewasm/kubewasm/internal/testkit/e2e/cluster"
 )
 
 // loops is a guest whose validate never ends.
@@ -384,13 +385,13 @@ func (f *fixture) changeUnderLoad(t *testing.T) {
 	}
 	serials := map[string]bool{f.serial(t): true}
 	for i := 1; i <= 8 && !t.Failed(); i++ {
-		old := f.authority.pem
+		old := f.authority.PEM
 		if i%2 == 0 {
-			f.authority = newAuthority(t)
-			f.authority.trusts = slices.Concat(old, f.authority.pem)
-			trust(f.authority.trusts)
+			f.authority = cluster.NewAuthority(t)
+			f.authority.Trusts = slices.Concat(old, f.authority.PEM)
+			trust(f.authority.Trusts)
 		}
-		f.authority.issue(t, f.dir)
+		f.authority.Issue(t, f.dir)
 		word := fmt.Sprintf("ver%d", i)
 		replace(t, file, denier(word))
 		replace(t, config, policies(i))
@@ -402,8 +403,8 @@ func (f *fixture) changeUnderLoad(t *testing.T) {
 			return !known
 		})
 		if i%2 == 0 {
-			f.authority.trusts = f.authority.pem
-			trust(f.authority.pem) // And not the one before.
+			f.authority.Trusts = f.authority.PEM
+			trust(f.authority.PEM) // And not the one before.
 		}
 	}
 	close(done)
@@ -472,7 +473,7 @@ func (p *proxy) addr() string { return p.listener.Addr().String() }
 // serial returns the serial number of the certificate that new clients get.
 func (f *fixture) serial(t *testing.T) string {
 	t.Helper()
-	client := f.authority.client()
+	client := f.authority.HTTP()
 	defer client.CloseIdleConnections()
 	resp, err := client.Get(f.url + "/readyz")
 	if err != nil {

@@ -284,7 +284,7 @@ func (f *fixture) testAuditProgram(t *testing.T, reports int) {
 	if err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
 		t.Errorf("the lease is %+v, %v", lease, err)
 	}
-	client := f.authority.client()
+	client := f.authority.HTTP()
 	defer client.CloseIdleConnections()
 	resp, err := client.Get("https://" + addr + "/metrics")
 	if err != nil {

@@ -36,7 +36,7 @@ import (
 // are and how to authenticate to them, and a server that requires the tokens of KEP-6060.
 type callers struct {
 	*cluster.Cluster
-	authority  *authority
+	authority  *cluster.Authority
 	url, token string
 }
 
@@ -63,8 +63,8 @@ func startCallers(t *testing.T) *callers {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &callers{authority: newAuthority(t), url: "https://" + listener.Addr().String() + "/validate", token: filepath.Join(dir, "token")}
-	c.authority.issue(t, dir)
+	c := &callers{authority: cluster.NewAuthority(t), url: "https://" + listener.Addr().String() + "/validate", token: filepath.Join(dir, "token")}
+	c.authority.Issue(t, dir)
 	write := func(name, text string) string {
 		file := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
@@ -87,7 +87,7 @@ webhooks:
   sideEffects: None
   failurePolicy: Fail
   admissionReviewVersions: [v1]
-`, c.url, base64.StdEncoding.EncodeToString(c.authority.pem)))
+`, c.url, base64.StdEncoding.EncodeToString(c.authority.PEM)))
 	config := write("admission.yaml", fmt.Sprintf(`
 apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
@@ -158,7 +158,7 @@ plugins:
 	for _, name := range []string{"tokens", "others"} {
 		none, fail := arv1.SideEffectClassNone, arv1.Fail
 		hook := arv1.ValidatingWebhook{
-			Name: name + ".kubewasm.dev", ClientConfig: arv1.WebhookClientConfig{URL: &c.url, CABundle: c.authority.pem}, NamespaceSelector: inShop,
+			Name: name + ".kubewasm.dev", ClientConfig: arv1.WebhookClientConfig{URL: &c.url, CABundle: c.authority.PEM}, NamespaceSelector: inShop,
 			Rules: []arv1.RuleWithOperations{{
 				Operations: []arv1.OperationType{arv1.Create}, Rule: arv1.Rule{APIGroups: []string{"", "apps"}, APIVersions: []string{"*"}, Resources: []string{"pods"}},
 			}},
@@ -250,7 +250,7 @@ func (c *callers) testOthers(t *testing.T) {
 			if test.token != "" {
 				request.Header.Set("Authorization", "Bearer "+test.token)
 			}
-			response, err := c.authority.client().Do(request)
+			response, err := c.authority.HTTP().Do(request)
 			if err != nil {
 				t.Fatal(err)
 			}

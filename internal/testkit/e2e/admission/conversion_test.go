@@ -63,7 +63,7 @@ func (f *fixture) conversions(t *testing.T) *conversions {
 	}
 	c.convertBy(t, c.guest, "")
 	crd := documents(t, examples+"admission/crontab-versions/crontabs.yaml")[0]
-	if err := unstructured.SetNestedMap(crd.Object, map[string]any{"url": c.between(t) + "/convert", "caBundle": base64.StdEncoding.EncodeToString(f.authority.pem)},
+	if err := unstructured.SetNestedMap(crd.Object, map[string]any{"url": c.between(t) + "/convert", "caBundle": base64.StdEncoding.EncodeToString(f.authority.PEM)},
 		"spec", "conversion", "webhook", "clientConfig"); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func (c *conversions) between(t *testing.T) string {
 		t.Fatal(err)
 	}
 	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.Transport = c.authority.client().Transport
+	proxy.Transport = c.authority.HTTP().Transport
 	proxy.ModifyResponse = func(r *http.Response) error {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {

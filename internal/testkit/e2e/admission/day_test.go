@@ -45,7 +45,7 @@ type dayReplica struct {
 }
 
 func (b *balancer) ready(r *dayReplica) bool {
-	client := b.f.authority.client()
+	client := b.f.authority.HTTP()
 	defer client.CloseIdleConnections()
 	resp, err := client.Get("https://" + r.addr + "/readyz")
 	if err != nil {
@@ -296,7 +296,7 @@ func (f *fixture) testDay(t *testing.T) {
 	}
 	d.kubeconfig = f.serviceAccount(t, "webhook.audit.enabled=true")
 	replace(t, filepath.Join(f.dir, "day-token"), []byte("secret"))
-	replace(t, filepath.Join(f.dir, "day-ca"), f.authority.pem)
+	replace(t, filepath.Join(f.dir, "day-ca"), f.authority.PEM)
 	registries := filepath.Join(f.dir, "day-registries.yaml")
 	replace(t, registries, fmt.Appendf(nil, "registries: [{host: %q, plainHTTP: true}]\ntrust: [{repositories: [%q], unsigned: true}]\n", d.registry, d.registry+"/*"))
 	d.args = []string{
@@ -310,7 +310,7 @@ func (f *fixture) testDay(t *testing.T) {
 	go d.serve()
 	first, second := d.replica(t, webhook), d.replica(t, webhook)
 	url := "https://" + d.listener.Addr().String() + "/validate"
-	hook.Webhooks[0].ClientConfig = arv1.WebhookClientConfig{URL: &url, CABundle: f.authority.pem}
+	hook.Webhooks[0].ClientConfig = arv1.WebhookClientConfig{URL: &url, CABundle: f.authority.PEM}
 	client := f.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	if _, err := client.Create(t.Context(), hook, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -412,7 +412,7 @@ func (f *fixture) testDay(t *testing.T) {
 // newConnection sends a review by a connection of its own, so that it reaches the next replica.
 func (f *fixture) newConnection(t *testing.T, url string) {
 	t.Helper()
-	client := f.authority.client()
+	client := f.authority.HTTP()
 	defer client.CloseIdleConnections()
 	resp, err := client.Post(url, "application/json", strings.NewReader(`{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "u", "operation": "CREATE",
 "kind": {"version": "v1", "kind": "Pod"}, "resource": {"version": "v1", "resource": "pods"}, "name": "p", "namespace": "shop",

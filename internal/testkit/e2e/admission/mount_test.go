@@ -16,6 +16,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
+	"github.com/kubewasm/kubewasm/internal/testkit/e2e/cluster"
 )
 
 // TestControllerRuntime holds that the webhook server of an operator can serve
@@ -31,8 +32,8 @@ func TestControllerRuntime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, ca := t.TempDir(), newAuthority(t)
-	ca.issue(t, dir)
+	dir, ca := t.TempDir(), cluster.NewAuthority(t)
+	ca.Issue(t, dir)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +52,7 @@ func TestControllerRuntime(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	client := ca.client()
+	client := ca.HTTP()
 	defer client.CloseIdleConnections()
 	var resp *http.Response
 	eventually(t, "an answer", func() bool {

@@ -191,7 +191,9 @@ func (f *fixture) testObjects(t *testing.T) {
 		}
 	}
 	const pods = `rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]`
-	selects := func(ask string) string { return ", match: {" + pods + ", objectSelector: {matchLabels: {ask: " + ask + "}}}" }
+	selects := func(ask string) string {
+		return ", match: {" + pods + ", objectSelector: {matchLabels: {ask: " + ask + "}}}"
+	}
 	must(o.apply(t, "ClusterAdmissionPolicy", "", "beside", "module: {"+says("clus")+"}"+selects("file")))
 	must(o.apply(t, "ClusterAdmissionPolicy", "", "everywhere", "module: {"+says("evry")+"}"+selects("all")))
 	must(o.apply(t, "AdmissionPolicy", "shop", "everywhere", "module: {"+says("shop")+"}, failurePolicy: Fail"+selects("own")))

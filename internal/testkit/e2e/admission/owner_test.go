@@ -45,7 +45,7 @@ func (f *fixture) shippedWebhooks(t *testing.T, addr string) (m *arv1.MutatingWe
 	}
 	config := func(path string) arv1.WebhookClientConfig {
 		url := "https://" + addr + path
-		return arv1.WebhookClientConfig{URL: &url, CABundle: f.authority.pem}
+		return arv1.WebhookClientConfig{URL: &url, CABundle: f.authority.PEM}
 	}
 	m.Webhooks[0].ClientConfig, v.Webhooks[0].ClientConfig = config("/mutate"), config("/validate")
 	return m, v

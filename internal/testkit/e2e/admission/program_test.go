@@ -174,7 +174,7 @@ func (f *fixture) programWith(t *testing.T, args ...string) (addr string) {
 			t.Error(err)
 		}
 	})
-	client := f.authority.client()
+	client := f.authority.HTTP()
 	defer client.CloseIdleConnections()
 	eventually(t, "a server that is ready", func() bool {
 		resp, err := client.Get("https://" + addr + "/readyz")

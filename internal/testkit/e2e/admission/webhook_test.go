@@ -2,17 +2,8 @@ package admission_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"log/slog"
-	"math/big"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -41,60 +32,6 @@ const (
 	commands     = "../../../../cmd/"
 )
 
-// authority signs certificates for 127.0.0.1.
-type authority struct {
-	key  *ecdsa.PrivateKey
-	cert *x509.Certificate
-	pem  []byte
-	// trusts are the CAs that its clients trust: itself, and others for a while.
-	trusts []byte
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "webhook ca"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	encoded := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return &authority{key: key, cert: cert, pem: encoded, trusts: encoded}
-}
-
-// issue writes a new certificate and its key into dir, the one after the other.
-func (a *authority) issue(t *testing.T, dir string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "webhook"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	replace(t, filepath.Join(dir, "tls.crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	replace(t, filepath.Join(dir, "tls.key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))
-}
-
 // replace puts a new file into the place of an old one.
 func replace(t *testing.T, file string, data []byte) {
 	t.Helper()
@@ -112,7 +49,7 @@ type fixture struct {
 	t         *testing.T
 	dir       string
 	url       string
-	authority *authority
+	authority *cluster.Authority
 	manager   *manage.Manager
 	engine    *admission.Engine
 	decisions *decisions
@@ -190,8 +127,8 @@ func start(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.authority = newAuthority(t)
-	f.authority.issue(t, f.dir)
+	f.authority = cluster.NewAuthority(t)
+	f.authority.Issue(t, f.dir)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -252,7 +189,7 @@ var rules = []arv1.RuleWithOperations{{
 
 func (f *fixture) clientConfig(path string) arv1.WebhookClientConfig {
 	url := f.url + path
-	return arv1.WebhookClientConfig{URL: &url, CABundle: f.authority.pem}
+	return arv1.WebhookClientConfig{URL: &url, CABundle: f.authority.PEM}
 }
 
 // inShop is the namespace of the tests.
@@ -332,11 +269,4 @@ func pod(name string, annotations ...string) *corev1.Pod {
 func (f *fixture) create(t *testing.T, p *corev1.Pod, dryRun ...string) (*corev1.Pod, error) {
 	t.Helper()
 	return f.Client.CoreV1().Pods("shop").Create(t.Context(), p, metav1.CreateOptions{DryRun: dryRun})
-}
-
-// client trusts the authority, and those that it trusts.
-func (a *authority) client() *http.Client {
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(a.trusts)
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}, Timeout: 10 * time.Second}
 }

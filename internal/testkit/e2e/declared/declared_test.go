@@ -1,0 +1,445 @@
+package declared_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/api/v1alpha1"
+	"github.com/kubewasm/kubewasm/internal/testkit/e2e/cluster"
+)
+
+// installed is the namespace of the programs.
+const installed = "kubewasm"
+
+// denier is a policy that denies everything with a word of four letters.
+func denier(word string) string {
+	return base64.StdEncoding.EncodeToString([]byte("\x00asm\x01\x00\x00\x00" +
+		"\x01\x0a\x02\x60\x02\x7f\x7f\x00\x60\x00\x01\x7e" +
+		"\x02\x1a\x01\x08kubewasm\x0dstatus_reason\x00\x00" +
+		"\x03\x03\x02\x01\x01" +
+		"\x05\x03\x01\x00\x01" +
+		"\x07\x27\x03\x06memory\x02\x00\x0fkubewasm_abi_v1\x00\x01\x08validate\x00\x02" +
+		"\x0a\x15\x02\x08\x00\x42\x80\x80\x80\x80\x10\x0b\x0a\x00\x41\x00\x41\x04\x10\x00\x42\x02\x0b" +
+		"\x0b\x0a\x01\x00\x41\x00\x0b\x04" + word))
+}
+
+// world is a control plane with the programs.
+type world struct {
+	*testing.T
+	*cluster.Cluster
+	dir       string
+	authority *cluster.Authority
+	dynamic   dynamic.Interface
+	// ip is the address of the machine at which the API server reaches webhooks.
+	ip string
+}
+
+// program is a running program.
+type program struct {
+	cmd *exec.Cmd
+	out bytes.Buffer
+}
+
+// start starts a program with variables and arguments, until it is stopped or the test ends.
+func (w *world) start(binary string, env []string, args ...string) *program {
+	w.Helper()
+	p := &program{cmd: exec.Command(binary, args...)}
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() {
+		p.kill()
+		if w.Failed() {
+			w.Logf("%s wrote\n%s", filepath.Base(binary), p.out.String())
+		}
+	})
+	return p
+}
+
+func (p *program) kill() {
+	_ = p.cmd.Process.Kill() // It may be gone.
+	_ = p.cmd.Wait()
+}
+
+// show logs what the cluster has.
+func (w *world) show() {
+	for _, of := range []schema.GroupVersionResource{
+		v1alpha1.GroupVersion.WithResource("clusteradmissionpolicies"), v1alpha1.GroupVersion.WithResource("admissionpolicies"), v1alpha1.GroupVersion.WithResource("pluginreports"),
+		{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"},
+	} {
+		list, err := w.dynamic.Resource(of).List(context.WithoutCancel(w.Context()), metav1.ListOptions{})
+		if err != nil {
+			w.Log(err)
+			continue
+		}
+		for i := range list.Items {
+			list.Items[i].SetManagedFields(nil)
+			text, err := yaml.Marshal(list.Items[i].Object)
+			w.Logf("%s %v\n%s", of.Resource, err, text)
+		}
+	}
+}
+
+// until waits until something holds.
+func (w *world) until(what string, holds func() bool) {
+	w.Helper()
+	for start := time.Now(); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Since(start) > 2*time.Minute {
+			w.show()
+			w.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// machine returns an address of the machine that is no loopback: an API server takes none for an
+// endpoint.
+func machine(t *testing.T) string {
+	t.Helper()
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addresses {
+		if of, ok := a.(*net.IPNet); ok && of.IP.To4() != nil && of.IP.IsGlobalUnicast() {
+			return of.IP.String()
+		}
+	}
+	t.Skip("the machine has no address but loopback")
+	return ""
+}
+
+// newWorld starts a control plane with the CRDs and the Service of the webhooks.
+func newWorld(t *testing.T) *world {
+	w := &world{T: t, ip: machine(t), dir: t.TempDir(), authority: cluster.NewAuthority(t)}
+	w.Cluster = cluster.Start(t, map[string][]string{"enable-aggregator-routing": {"true"}})
+	config := rest.CopyConfig(w.Config)
+	config.QPS = -1
+	var err error
+	w.Client, err = kubernetes.NewForConfig(config)
+	w.must(err)
+	w.dynamic, err = dynamic.NewForConfig(config)
+	w.must(err)
+	crds, err := filepath.Glob("../../../../charts/kubewasm/files/crds/*.yaml")
+	w.must(err)
+	for _, file := range crds {
+		text, err := os.ReadFile(file)
+		w.must(err)
+		object := new(unstructured.Unstructured)
+		w.must(yaml.Unmarshal(text, &object.Object))
+		_, err = w.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).Create(t.Context(), object, metav1.CreateOptions{})
+		w.must(err)
+	}
+	for _, name := range []string{installed, "shop", "other"} {
+		_, err := w.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		w.must(err)
+	}
+	_, err = w.Client.CoreV1().Services(installed).Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "kubewasm-webhook"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "https", Port: 443}}}}, metav1.CreateOptions{})
+	w.must(err)
+	w.authority.Issue(t, w.dir, "kubewasm-webhook."+installed+".svc")
+	w.must(os.WriteFile(filepath.Join(w.dir, "ca.crt"), w.authority.PEM, 0o600))
+	return w
+}
+
+// replica is a webhook with its part of the Service.
+type replica struct {
+	*world
+	name, port string
+	*program
+}
+
+// newReplica starts a webhook, and lets the API server reach it when it is ready.
+func (w *world) newReplica(name string) *replica {
+	w.Helper()
+	listener, err := net.Listen("tcp", w.ip+":0")
+	w.must(err)
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	w.must(err)
+	w.must(listener.Close())
+	r := &replica{world: w, name: name, port: port}
+	// The Pod of the process, which owns its report.
+	pod, err := w.Client.CoreV1().Pods(installed).Create(w.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app.kubernetes.io/part-of": "kubewasm", "app.kubernetes.io/component": "webhook"}},
+		Spec:       corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "webhook", Image: "webhook"}}},
+	}, metav1.CreateOptions{})
+	w.must(err)
+	pod.Status.Phase = corev1.PodRunning
+	_, err = w.Client.CoreV1().Pods(installed).UpdateStatus(w.Context(), pod, metav1.UpdateOptions{})
+	w.must(err)
+	repository, err := filepath.Abs("../../../..")
+	w.must(err)
+	r.program = w.start(cluster.Build(w.T, filepath.Join(repository, "cmd/kubewasm-webhook"), ".", "webhook"),
+		[]string{"POD_NAME=" + name, "POD_NAMESPACE=" + installed, "POD_UID=" + string(pod.UID)},
+		"-cluster", "-kubeconfig", w.Kubeconfig, "-addr", ":"+port, "-cert", filepath.Join(w.dir, "tls.crt"), "-key", filepath.Join(w.dir, "tls.key"), "-interval", "200ms", "-drain-delay", "1s")
+	client := w.authority.HTTP()
+	defer client.CloseIdleConnections()
+	w.until("the webhook is ready", func() bool {
+		resp, err := client.Get("https://127.0.0.1:" + port + "/readyz")
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err == nil && resp.StatusCode == http.StatusOK
+	})
+	number, err := strconv.ParseInt(port, 10, 32)
+	w.must(err)
+	_, err = w.Client.DiscoveryV1().EndpointSlices(installed).Create(w.Context(), &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "kubewasm-webhook"}}, AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{w.ip}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
+		Ports:     []discoveryv1.EndpointPort{{Name: new("https"), Port: new(int32(number)), Protocol: new(corev1.ProtocolTCP)}},
+	}, metav1.CreateOptions{})
+	w.must(err)
+	return r
+}
+
+// leave takes the webhook out of the Service, and ends it after what is on its way.
+func (r *replica) leave() {
+	r.Helper()
+	r.must(r.Client.DiscoveryV1().EndpointSlices(installed).Delete(r.Context(), r.name, metav1.DeleteOptions{}))
+	// API servers hear of it as of a Pod that ends: the process serves on for its drain delay.
+	r.must(r.cmd.Process.Signal(syscall.SIGTERM))
+	if err := r.cmd.Wait(); err != nil {
+		r.Errorf("the webhook ended: %v", err)
+	}
+	r.must(r.Client.CoreV1().Pods(installed).Delete(r.Context(), r.name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+	// The garbage collector's part.
+	_ = r.reports().Delete(r.Context(), r.name, metav1.DeleteOptions{})
+}
+
+func (w *world) reports() dynamic.ResourceInterface {
+	return w.dynamic.Resource(v1alpha1.GroupVersion.WithResource("pluginreports")).Namespace(installed)
+}
+
+func (w *world) policies(namespace string) dynamic.ResourceInterface {
+	if namespace == "" {
+		return w.dynamic.Resource(v1alpha1.GroupVersion.WithResource("clusteradmissionpolicies"))
+	}
+	return w.dynamic.Resource(v1alpha1.GroupVersion.WithResource("admissionpolicies")).Namespace(namespace)
+}
+
+// apply applies a policy about Pods with a label.
+func (w *world) apply(namespace, name, module, label string) error {
+	kind := "ClusterAdmissionPolicy"
+	if namespace != "" {
+		kind = "AdmissionPolicy"
+	}
+	text := fmt.Sprintf(`{"apiVersion":"kubewasm.dev/v1alpha1","kind":%q,"metadata":{"name":%q},"spec":{"module":{%s},"match":{
+		"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]}],"objectSelector":{"matchLabels":{"ask":%q}}}}}`, kind, name, module, label)
+	_, err := w.policies(namespace).Patch(w.Context(), name, "application/apply-patch+yaml", []byte(text), metav1.PatchOptions{FieldManager: "test", Force: new(true)})
+	return err
+}
+
+// status returns the status of a policy.
+func (w *world) status(namespace, name string) (s v1alpha1.PluginStatus) {
+	w.Helper()
+	object, err := w.policies(namespace).Get(w.Context(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return s
+	}
+	w.must(err)
+	of, _, err := unstructured.NestedMap(object.Object, "status")
+	w.must(err)
+	w.must(runtime.DefaultUnstructuredConverter.FromUnstructured(of, &s))
+	if s.ObservedGeneration != object.GetGeneration() {
+		s.Ready = "" // It is about another.
+	}
+	return s
+}
+
+// create asks for a Pod in a dry run, and returns the word of the denial.
+func (w *world) create(ctx context.Context, namespace, label string) (string, error) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{"ask": label}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}}}
+	_, err := w.Client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err == nil {
+		return "", nil
+	}
+	if m := regexp.MustCompile(`denied the request: [a-z/]+: ([a-z0-9]{4})$`).FindStringSubmatch(err.Error()); m != nil {
+		return m[1], nil
+	}
+	return "", err
+}
+
+// want waits until Pods are denied with a word, or allowed for an empty one.
+func (w *world) want(namespace, label, word string) {
+	w.Helper()
+	var got string
+	var err error
+	defer func() {
+		if w.Failed() {
+			w.Logf("the last answer is %q, error %v", got, err)
+		}
+	}()
+	w.until(fmt.Sprintf("%q for %s in %s", word, label, namespace), func() bool {
+		got, err = w.create(w.Context(), namespace, label)
+		return err == nil && got == word
+	})
+}
+
+// hammer creates Pods until it is stopped. Each answer must be that of a declared version, and none
+// may fail. It returns how often each word came.
+func (w *world) hammer(label string, allowed ...string) (stop func() map[string]int) {
+	ctx, cancel := context.WithCancel(w.Context())
+	words := map[string]bool{}
+	for _, word := range allowed {
+		words[word] = true
+	}
+	var mu sync.Mutex
+	counts := map[string]int{}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				word, err := w.create(ctx, "shop", label)
+				switch {
+				case ctx.Err() != nil:
+					return
+				case err != nil:
+					w.Errorf("a request failed: %v", err)
+					return
+				case !words[word]:
+					w.Errorf("a request was answered with %q", word)
+					return
+				}
+				mu.Lock()
+				counts[word]++
+				mu.Unlock()
+			}
+		})
+	}
+	return func() map[string]int {
+		cancel()
+		all.Wait()
+		return maps.Clone(counts)
+	}
+}
+
+// TestDeclared: a policy that is applied is enforced by API servers, changes, breaks, is repaired and
+// goes, while Pods are created, webhooks and the controller come and go, and no request fails.
+func TestDeclared(t *testing.T) {
+	w := newWorld(t)
+	repository, err := filepath.Abs("../../../..")
+	w.must(err)
+	binary := cluster.Build(t, filepath.Join(repository, "cmd/kubewasm-controller"), ".", "controller")
+	controller := func() *program {
+		return w.start(binary, nil, "-kubeconfig", w.Kubeconfig, "-namespace", installed, "-ca-file", filepath.Join(w.dir, "ca.crt"), "-leader-elect=false", "-metrics-addr", "0", "-probe-addr", "0")
+	}
+	running := controller()
+	replicas := []*replica{w.newReplica("webhook-0"), w.newReplica("webhook-1")}
+	deny := func(word string) string { return `"bytes":"` + denier(word) + `"` }
+	ready := func(namespace, name, want string) {
+		t.Helper()
+		w.until(name+" is "+want, func() bool {
+			s := w.status(namespace, name)
+			return s.Ready == want && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady) == (want == "2/2")
+		})
+	}
+
+	applied := time.Now()
+	w.must(w.apply("", "everywhere", deny("ver1"), "all"))
+	w.want("other", "all", "ver1")
+	t.Logf("from apply to enforced: %s", time.Since(applied).Round(time.Millisecond))
+	ready("", "everywhere", "2/2")
+
+	// From here on the policy never leaves a request out, and none fails.
+	stop := w.hammer("all", "ver1", "ver2", "ver3", "ver4")
+	w.must(w.apply("", "everywhere", deny("ver2"), "all"))
+	ready("", "everywhere", "2/2")
+	w.want("shop", "all", "ver2")
+	w.must(w.apply("", "everywhere", `"oci":"127.0.0.1:1/none:1"`, "all"))
+	w.until("the status says why", func() bool {
+		c := meta.FindStatusCondition(w.status("", "everywhere").Conditions, v1alpha1.ConditionReady)
+		return c != nil && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "127.0.0.1:1")
+	})
+	w.want("shop", "all", "ver2")
+	w.must(w.apply("", "everywhere", deny("ver3"), "all"))
+	ready("", "everywhere", "2/2")
+	// The controller ends at random, and the webhooks are replaced one by one.
+	for i := range replicas {
+		running.kill()
+		next := w.newReplica(fmt.Sprintf("webhook-%d", i+2))
+		replicas[i].leave()
+		replicas[i] = next
+		running = controller()
+		w.must(w.apply("", "everywhere", deny(fmt.Sprintf("ver%d", 3+i)), "all"))
+		ready("", "everywhere", "2/2")
+	}
+	w.want("shop", "all", "ver4")
+	counts := stop()
+	t.Logf("answers: %v", counts)
+	for _, word := range []string{"ver1", "ver2", "ver3", "ver4"} {
+		if counts[word] == 0 {
+			t.Errorf("%s was never asked: %v", word, counts)
+		}
+	}
+
+	// A policy of a namespace.
+	w.must(w.apply("shop", "own", deny("shop"), "own"))
+	w.want("shop", "own", "shop")
+	ready("shop", "own", "2/2")
+	w.want("other", "own", "")
+
+	// Policies that go: before the last request that may be denied there is none that fails.
+	var gone atomic.Bool
+	stop = w.hammer("all", "ver4", "")
+	w.must(w.policies("").Delete(t.Context(), "everywhere", metav1.DeleteOptions{}))
+	w.want("shop", "all", "")
+	w.until("the object is gone", func() bool {
+		_, err := w.policies("").Get(t.Context(), "everywhere", metav1.GetOptions{})
+		gone.Store(apierrors.IsNotFound(err))
+		return gone.Load()
+	})
+	w.want("shop", "all", "")
+	stop()
+	w.must(w.policies("shop").Delete(t.Context(), "own", metav1.DeleteOptions{}))
+	w.want("shop", "own", "")
+	w.until("no entry is left", func() bool {
+		list, err := w.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(t.Context(), metav1.ListOptions{})
+		w.must(err)
+		entries := 0
+		for i := range list.Items {
+			entries += len(list.Items[i].Webhooks)
+		}
+		return entries == 0
+	})
+	if text, err := json.Marshal(w.status("", "everywhere")); err != nil || gone.Load() != true {
+		t.Errorf("%s, error %v", text, err)
+	}
+}

@@ -1,0 +1,3 @@
+package declared_test
+
+import _ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
