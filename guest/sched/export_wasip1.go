@@ -2,7 +2,6 @@ package sched
 
 import (
 	"bytes"
-	"encoding/binary"
 	"math"
 	"slices"
 	"unsafe"
@@ -297,11 +296,11 @@ func exportPostFilter(cycle, pod uint64) uint64 {
 func exportPotentialVictims(cycle, pod, node uint64) int32 {
 	calls++
 	victims, status := registered.victims.PotentialVictims(cycleOf(cycle), podOf(pod), nodeOf(node, uint32(node)))
-	b := make([]byte, 0, 8*len(victims))
-	for _, victim := range victims {
-		b = binary.LittleEndian.AppendUint64(b, uint64(view.RefOf(view.View(victim))))
+	refs := make([]abi.Ref, len(victims))
+	for i := range victims {
+		refs[i] = view.RefOf(view.View(victims[i]))
 	}
-	hostResultVictims(b)
+	importResultVictims(unsafe.Pointer(unsafe.SliceData(refs)), uint32(8*len(refs)))
 	return int32(finish(status))
 }
 

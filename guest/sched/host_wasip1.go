@@ -220,8 +220,6 @@ func (n NodeInfo) NominatedPods() (list []core.Pod) {
 //go:wasmimport k8s.io/scheduler result_victims
 func importResultVictims(ptr unsafe.Pointer, n uint32)
 
-func hostResultVictims(b []byte) { importResultVictims(at(b), uint32(len(b))) }
-
 //go:wasmimport k8s.io/scheduler count_pods
 func importCountPods(terminating uint32, nodes unsafe.Pointer, n uint32, question unsafe.Pointer, m uint32, buf unsafe.Pointer, limit uint32) uint32
 

@@ -321,8 +321,6 @@ func register(p any) (mask abi.Mask) {
 		panic("kubewasm: sched.Register: the plugin implements no extension point of the scheduler; are its methods on the pointer, and with the right signatures?")
 	case mask.Has(abi.NormalizeScore) && registered.score == nil:
 		panic("kubewasm: sched.Register: the plugin implements NormalizeScore without Score")
-	case mask.Has(abi.PostFilter) && mask.Has(abi.PotentialVictims):
-		panic("kubewasm: sched.Register: the plugin implements both PostFilter and PotentialVictims")
 	case mask.Has(abi.AddPod) && registered.preFilter == nil:
 		panic("kubewasm: sched.Register: the plugin implements AddPod and RemovePod without PreFilter")
 	case mask.Has(abi.NormalizePlacementScore) && registered.scorePlacement == nil:
