@@ -114,13 +114,18 @@ func TestLifeOfAPolicy(t *testing.T) {
 		}
 		return fmt.Errorf("there are %d Events: %v", len(list.Items), list.Items)
 	})
-	for _, without := range []string{"Unavailable", "Refused", "Disabled", "Loading", "?"} {
+	// What it has guarded stays guarded, unless it is disabled.
+	for _, without := range []string{"Unavailable", "Refused", "Loading", "?"} {
 		w.report(t, one, state(zone, without, "no"), both())
 		w.report(t, two, state(zone, without, "no"), both())
-		w.sent(t, "/mutate/team/zone", "/validate/team/zone")
-		w.report(t, one, state(zone, "Serving", ""), both())
+		w.status(t, zone, "0/2", "Sent=True/NotServing")
 		w.sent(t, "/mutate/team/zone", "/validate/team/zone", "/validate/zone")
 	}
+	w.report(t, one, state(zone, "Disabled", "no"), both())
+	w.report(t, two, state(zone, "Disabled", "no"), both())
+	w.sent(t, "/mutate/team/zone", "/validate/team/zone")
+	w.report(t, one, state(zone, "Serving", ""), both())
+	w.sent(t, "/mutate/team/zone", "/validate/team/zone", "/validate/zone")
 	// It is repaired.
 	w.report(t, two, state(zone, "Serving", ""), both())
 	w.status(t, zone, "2/2", "Ready=True/Serving", "Sent=True/Sent")
@@ -138,15 +143,15 @@ func TestLifeOfAPolicy(t *testing.T) {
 		return client.IgnoreNotFound(err)
 	})
 	// It is disabled, enabled, and has wrong rules.
-	for _, c := range []struct{ spec, reason string }{
-		{`{"enabled":false}`, "Disabled"}, {`{"match":{}}`, "NoRules"}, {`{"converts":[{"group":"a.example","kind":"B"}]}`, "Converts"},
-		{`{"match":{"rules":[{"operations":["CREATE"],"apiGroups":["A/b"],"apiVersions":["v1"],"resources":["configmaps"]}]}}`, "RulesInvalid"},
+	for _, c := range []struct{ spec, sent string }{
+		{`{"enabled":false}`, "False/Disabled"}, {`{"match":{}}`, "True/NoRules"}, {`{"converts":[{"group":"a.example","kind":"B"}]}`, "False/Converts"},
+		{`{"match":{"rules":[{"operations":["CREATE"],"apiGroups":["A/b"],"apiVersions":["v1"],"resources":["configmaps"]}]}}`, "True/RulesInvalid"},
 		// This module's checks take it, and the API server does not.
-		{`{"match":{"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods","pods/*","*/*","*"]}]}}`, "RulesInvalid"},
+		{`{"match":{"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods","pods/*","*/*","*"]}]}}`, "True/RulesInvalid"},
 	} {
 		w.change(t, zone, func() { zone.Spec = spec(c.spec) })
 		w.report(t, one, state(zone, "Serving", ""), both())
-		w.status(t, zone, "1/1", "Sent=False/"+c.reason)
+		w.status(t, zone, "1/1", "Sent="+c.sent)
 		w.change(t, zone, func() { zone.Spec = spec("") })
 		w.report(t, one, state(zone, "Serving", ""), both())
 		w.status(t, zone, "1/1", "Sent=True/Sent")

@@ -106,6 +106,7 @@ type decision struct {
 	order int
 	// entries are those of the policy, by the verb of the configuration.
 	entries map[string]*entry
+	// refusal is the reason that there are no entries, or that they are as before.
 	refusal *refusal
 }
 
@@ -225,14 +226,23 @@ func (p *pass) decide(ctx context.Context, d *decision) error {
 	e, spec, refused := p.entry(d.Plugin, p.caBundle)
 	if refused != nil {
 		d.refusal = refused
+		if refused.reason == reasonRules || refused.reason == reasonNoRules {
+			p.keep(d, nil) // Replicas serve the version before the mistake.
+		}
 		return nil
 	}
 	d.order = spec.Order
-	all, validate, mutate := p.processes.Guards(d.Key, d.GetUID())
+	all, validate, mutate, disabled := p.processes.Guards(d.Key, d.GetUID())
 	can := map[string]bool{"validate": validate > 0, "mutate": mutate > 0 && spec.AllowedToMutate}
 	switch {
+	case disabled:
+		d.refuse(reasonDisabled, "the replicas have it disabled")
+		return nil
 	case all < p.Replicas:
 		d.refuse(reasonNotServing, "%d replicas serve it, of the %d before which no requests are sent", all, p.Replicas)
+		// Without its entry, what it has guarded would pass. Replicas that cannot load it answer by its
+		// failure policy, and so do API servers that reach none.
+		p.keep(d, e)
 		return nil
 	case validate+mutate == 0:
 		d.refuse(reasonNotServing, "the replicas report no webhook that the policy is a part of")
@@ -257,20 +267,39 @@ func (p *pass) decide(ctx context.Context, d *decision) error {
 	}
 	d.entries = map[string]*entry{}
 	for _, c := range p.configurations {
-		if !can[c.verb] {
-			continue
+		if can[c.verb] {
+			p.put(d, c, e)
 		}
-		e := at(e, c.verb, d.Key)
-		if p.caErr != nil {
-			before := c.present[e.Name]
-			if before == nil {
-				continue
-			}
-			e.ClientConfig.CABundle = before.ClientConfig.CABundle
-		}
-		d.entries[c.verb] = e
 	}
 	return nil
+}
+
+// put gives a policy an entry of a configuration. Without CAs it is one that the configuration has.
+func (p *pass) put(d *decision, c *configuration, e *entry) {
+	e = at(e, c.verb, d.Key)
+	if p.caErr != nil {
+		before := c.present[e.Name]
+		if before == nil {
+			return
+		}
+		e.ClientConfig.CABundle = before.ClientConfig.CABundle
+	}
+	d.entries[c.verb] = e
+}
+
+// keep lets a policy have the entries that it has: as they are, or with the settings of e.
+func (p *pass) keep(d *decision, e *entry) {
+	d.entries = map[string]*entry{}
+	for _, c := range p.configurations {
+		before := c.present[nameOf(d.Key)]
+		switch {
+		case before == nil:
+		case e == nil:
+			d.entries[c.verb] = before
+		default:
+			p.put(d, c, e)
+		}
+	}
 }
 
 // hold adds the finalizer to a policy. ok is false if the policy is being deleted, or is gone. The
@@ -409,9 +438,12 @@ func refusals(err error) map[int]string {
 // report writes the condition Sent of a policy.
 func (p *pass) report(ctx context.Context, d *decision) error {
 	c := &metav1.Condition{Type: v1alpha1.ConditionSent, Status: metav1.ConditionFalse, ObservedGeneration: d.GetGeneration()}
-	if d.refusal != nil {
+	switch {
+	case d.refusal != nil && len(d.entries) != 0:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, d.refusal.reason, cut.Text("API servers go on to ask it: "+foreign.Line(d.refusal.message), maxMessageBytes)
+	case d.refusal != nil:
 		c.Reason, c.Message = d.refusal.reason, cut.Text(foreign.Line(d.refusal.message), maxMessageBytes)
-	} else {
+	default:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, reasonSent, strings.Join(slices.Sorted(maps.Keys(d.entries)), ", ")
 	}
 	return status.Apply(ctx, p.Client, d.Plugin, "entries", nil, c)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/plugin"
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/reports"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // The labels of Pods that report.
@@ -109,13 +110,21 @@ func (p *Processes) Snapshot(ctx context.Context, component, namespace string) (
 }
 
 // Guards returns the number of processes that requests for a policy may be sent to, and of those that
-// can be asked to validate and to mutate.
-func (s Snapshot) Guards(of plugin.Key, uid types.UID) (all, validate, mutate int) {
+// can be asked to validate and to mutate. disabled reports whether all that report on it have it
+// disabled.
+func (s Snapshot) Guards(of plugin.Key, uid types.UID) (all, validate, mutate int, disabled bool) {
+	listed, off := 0, 0
 	for _, process := range s {
 		if process.report == nil {
 			continue
 		}
 		state, ok := process.report.State(of, uid)
+		if ok {
+			listed++
+		}
+		if ok && state.State == string(host.Disabled) {
+			off++
+		}
 		if !ok || !state.Guards() {
 			continue
 		}
@@ -127,5 +136,5 @@ func (s Snapshot) Guards(of plugin.Key, uid types.UID) (all, validate, mutate in
 			mutate++
 		}
 	}
-	return all, validate, mutate
+	return all, validate, mutate, listed != 0 && off == listed
 }
