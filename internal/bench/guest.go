@@ -298,7 +298,7 @@ func schedulerImports(encoded func(abi.Ref) []byte) []host.Import {
 	}
 	for _, name := range []string{
 		"result_scores", "result_node_names", "result_cluster_events", "result_nominated_node_name",
-		"result_sign_fragments", "result_nominations", "result_placements", "result_pods",
+		"result_sign_fragments", "result_nominations", "result_placements", "result_victims", "result_pods",
 	} {
 		list = append(list, host.FromGuest(abi.KindScheduler.Module(), name, func(*host.Instance, []byte) {}))
 	}
