@@ -38,6 +38,7 @@ const (
 	reasonNotServing  = "NotServing"
 	reasonCertificate = "NoCertificate"
 	reasonTooMany     = "TooMany"
+	reasonFinalizer   = "FinalizerRefused"
 )
 
 // Config configures the entries.

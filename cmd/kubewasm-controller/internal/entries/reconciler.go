@@ -63,7 +63,11 @@ type Reconciler struct {
 
 // SetupWithManager adds the controller to a manager. All events lead to one request.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	c, err := controller.NewTyped("entries", mgr, controller.TypedOptions[plugin.Key]{Reconciler: r, SkipNameValidation: ptr.To(true)})
+	c, err := controller.NewTyped("entries", mgr, controller.TypedOptions[plugin.Key]{
+		Reconciler: r, SkipNameValidation: ptr.To(true),
+		// A policy that fails for ever does not delay the others.
+		RateLimiter: status.Backoff(pause, rereads),
+	})
 	if err != nil {
 		return err
 	}
@@ -129,6 +133,8 @@ type pass struct {
 	processes      status.Snapshot
 	caBundle       []byte
 	caErr          error
+	// errs are the errors of single policies, which keep no other from its entries.
+	errs []error
 }
 
 // Reconcile writes the entries, and gives policies up that are being deleted.
@@ -160,22 +166,23 @@ func (p *pass) run(ctx context.Context) error {
 				continue
 			}
 			d := &decision{Plugin: policy}
-			if err := p.decide(ctx, d); err != nil {
-				return err // Without a decision, its entry would go.
-			}
+			p.decide(ctx, d)
 			decisions = append(decisions, d)
 		}
 	}
 	slices.SortFunc(decisions, func(a, b *decision) int {
 		return cmp.Or(cmp.Compare(a.order, b.order), strings.Compare(a.Key.String(), b.Key.String()))
 	})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	p.bound(decisions)
 	for _, c := range p.configurations {
 		if err := p.write(ctx, c, decisions, leaving); err != nil {
 			return err
 		}
 	}
-	var errs []error
+	errs := p.errs
 	for _, policy := range leaving {
 		errs = append(errs, p.release(ctx, policy))
 	}
@@ -222,14 +229,14 @@ func (p *pass) has(k plugin.Key) bool {
 }
 
 // decide finds the entries of a policy.
-func (p *pass) decide(ctx context.Context, d *decision) error {
+func (p *pass) decide(ctx context.Context, d *decision) {
 	e, spec, refused := p.entry(d.Plugin, p.caBundle)
 	if refused != nil {
 		d.refusal = refused
 		if refused.reason == reasonRules || refused.reason == reasonNoRules {
 			p.keep(d, nil) // Replicas serve the version before the mistake.
 		}
-		return nil
+		return
 	}
 	d.order = spec.Order
 	all, validate, mutate, disabled := p.processes.Guards(d.Key, d.GetUID())
@@ -237,32 +244,35 @@ func (p *pass) decide(ctx context.Context, d *decision) error {
 	switch {
 	case disabled:
 		d.refuse(reasonDisabled, "the replicas have it disabled")
-		return nil
+		return
 	case all < p.Replicas:
 		d.refuse(reasonNotServing, "%d replicas serve it, of the %d before which no requests are sent", all, p.Replicas)
 		// Without its entry, what it has guarded would pass. Replicas that cannot load it answer by its
 		// failure policy, and so do API servers that reach none.
 		p.keep(d, e)
-		return nil
+		return
 	case validate+mutate == 0:
 		d.refuse(reasonNotServing, "the replicas report no webhook that the policy is a part of")
-		return nil
+		return
 	case !can["validate"] && !can["mutate"]:
 		d.refuse(reasonNotServing, "the policy mutates objects, and allowedToMutate is not set")
-		return nil
+		return
 	}
 	if !p.has(d.Key) || !controllerutil.ContainsFinalizer(d, Finalizer) {
 		if p.caErr != nil {
 			d.refuse(reasonCertificate, "the CAs of the webhook cannot be read: %v", p.caErr)
-			return nil
+			return
 		}
 		ok, err := p.hold(ctx, d.Plugin)
-		if err != nil {
-			return err
-		}
-		if !ok {
+		switch {
+		case err != nil:
+			p.errs = append(p.errs, fmt.Errorf("add the finalizer to %s: %w", d.Key, err))
+			d.refuse(reasonFinalizer, "%v", err)
+			p.keep(d, nil)
+			return
+		case !ok:
 			d.refuse(reasonNotServing, "the policy is being deleted")
-			return nil
+			return
 		}
 	}
 	d.entries = map[string]*entry{}
@@ -271,7 +281,6 @@ func (p *pass) decide(ctx context.Context, d *decision) error {
 			p.put(d, c, e)
 		}
 	}
-	return nil
 }
 
 // put gives a policy an entry of a configuration. Without CAs it is one that the configuration has.
@@ -287,15 +296,20 @@ func (p *pass) put(d *decision, c *configuration, e *entry) {
 	d.entries[c.verb] = e
 }
 
-// keep lets a policy have the entries that it has: as they are, or with the settings of e.
+// keep lets a policy have the entries that it has: as they are, with the CAs of now, or with the
+// settings of e.
 func (p *pass) keep(d *decision, e *entry) {
 	d.entries = map[string]*entry{}
 	for _, c := range p.configurations {
 		before := c.present[nameOf(d.Key)]
 		switch {
 		case before == nil:
-		case e == nil:
+		case e == nil && p.caErr != nil:
 			d.entries[c.verb] = before
+		case e == nil:
+			e := before.DeepCopy()
+			e.ClientConfig.CABundle = p.caBundle
+			d.entries[c.verb] = e
 		default:
 			p.put(d, c, e)
 		}
@@ -340,26 +354,52 @@ func metadata(p plugin.Plugin) *metav1.PartialObjectMetadata {
 	return o
 }
 
-// bound refuses entries that are too large, and new ones for which there is no more room. Policies of
-// the cluster come before those of namespaces.
+// bound refuses entries that are too large, and those for which there is no room. Policies of the
+// cluster come before those of namespaces, so that no namespace takes their room, and among these
+// the entries that there are before larger and new ones.
 func (p *pass) bound(decisions []*decision) {
-	all := 0
 	for _, d := range decisions {
 		if n := d.size() - len(p.caBundle); n > maxEntryBytes {
 			d.refuse(reasonRules, "the entry has %d bytes, more than %d", n, maxEntryBytes)
-		} else if p.has(d.Key) {
-			all += d.size()
 		}
 	}
+	all := 0
+	fits := func(n int) bool {
+		if n > 0 && all+n > maxBytes {
+			return false
+		}
+		all += n
+		return true
+	}
+	const message = "the entries would have more than %d bytes"
 	for _, kind := range []string{plugin.ClusterAdmissionPolicy, plugin.AdmissionPolicy} {
+		var present, added []*decision
 		for _, d := range decisions {
-			if d.Key.Kind != kind || p.has(d.Key) {
-				continue
+			switch {
+			case d.Key.Kind != kind || d.entries == nil:
+			case p.has(d.Key):
+				present = append(present, d)
+			default:
+				added = append(added, d)
 			}
-			if n := d.size(); all+n > maxBytes {
-				d.refuse(reasonTooMany, "the entries would have more than %d bytes", maxBytes)
-			} else {
-				all += n
+		}
+		before := map[*decision]int{}
+		for _, d := range present {
+			was := decision{Plugin: d.Plugin}
+			p.keep(&was, nil)
+			if before[d] = was.size(); !fits(before[d]) {
+				d.refuse(reasonTooMany, message, maxBytes)
+			}
+		}
+		for _, d := range present {
+			if d.entries != nil && !fits(d.size()-before[d]) {
+				d.refuse(reasonTooMany, message, maxBytes)
+				p.keep(d, nil)
+			}
+		}
+		for _, d := range added {
+			if !fits(d.size()) {
+				d.refuse(reasonTooMany, message, maxBytes)
 			}
 		}
 	}

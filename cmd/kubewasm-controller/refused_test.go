@@ -1,0 +1,52 @@
+package main
+
+import (
+	"errors"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/api/v1alpha1"
+	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/entries"
+)
+
+// TestRefusedFinalizer holds that a policy which takes no finalizer, as a policy of its namespace about
+// its policies decides, keeps no other from its entry, and none from leaving.
+func TestRefusedFinalizer(t *testing.T) {
+	w := newWorld(t)
+	refused := &v1alpha1.AdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "a"}, Spec: spec("")}
+	w.create(t, refused)
+	deny := &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "deny"},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+				Operations: []admissionv1.OperationType{admissionv1.Update},
+				Rule:       admissionv1.Rule{APIGroups: []string{"kubewasm.dev"}, APIVersions: []string{"*"}, Resources: []string{"admissionpolicies"}},
+			}}}},
+			Validations: []admissionv1.Validation{{Expression: "false"}},
+		},
+	}
+	w.create(t, deny)
+	w.create(t, &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "deny"},
+		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "deny", ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
+	})
+	eventually(t, "denial", func() error {
+		if w.admin.Patch(t.Context(), refused.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`)), client.DryRunAll) == nil {
+			return errors.New("an update passes")
+		}
+		return nil
+	})
+	pod := w.pod(t, "webhook", "webhook-0", "n")
+	shop, leaving := policy("shop", ""), policy("leaving", "")
+	leaving.Finalizers = []string{entries.Finalizer}
+	w.create(t, shop)
+	w.create(t, leaving)
+	w.report(t, pod, state(refused, "Serving", ""), state(shop, "Serving", ""))
+	w.run(t, w.options())
+	w.sent(t, "/validate/shop")
+	w.delete(t, leaving)
+	w.status(t, refused, "1/1", "Sent=False/FinalizerRefused")
+}
