@@ -248,7 +248,7 @@ func (h *nodeHooks) build(ctx context.Context, cfg *config, again bool, logger *
 var errStillStale = errors.New("the same NodeHooks cannot be loaded")
 
 func sameObject(a, b clusterplugins.Object) bool {
-	return a.UID == b.UID && a.Generation == b.Generation && a.Pinned == b.Pinned
+	return a.UID == b.UID && a.Generation == b.Generation && a.Pinned == b.Pinned && (a.Spec == nil) == (b.Spec == nil)
 }
 
 func sameKeys(a, b map[string]error) bool {
@@ -273,6 +273,9 @@ func flat(err error) []error {
 // hookOf returns the plugin of an object, beside those of a configuration.
 func hookOf(object *clusterplugins.Object, cfg *config) (*pluginConfig, error) {
 	p := &pluginConfig{object: object}
+	if object.Spec == nil {
+		return nil, clusterplugins.ErrTooLarge
+	}
 	if err := configfile.JSON(object.Spec, p); err != nil {
 		return nil, err
 	}

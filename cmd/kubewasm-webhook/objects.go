@@ -28,8 +28,9 @@ import (
 )
 
 // maxOfNamespace is the maximum number of policies of a namespace. Further ones are refused: they
-// share the memory and the compiler of the server.
-const maxOfNamespace = 32
+// share the memory and the compiler of the server. There are reports on maxReported policies of a
+// namespace, so that those of others find room in a report.
+const maxOfNamespace, maxReported = 32, 40
 
 // objects are the policies that the cluster's objects declare.
 type objects struct {
@@ -81,8 +82,13 @@ func apiClient(cluster *rest.Config) (*apiserver.Client, error) {
 
 // apply puts the policies of objects into service.
 func (o *objects) apply(list []clusterplugins.Object) {
-	policies := make([]manage.ClusterPolicy, len(list))
 	of := map[string]int{}
+	list = slices.DeleteFunc(slices.Clone(list), func(object clusterplugins.Object) bool {
+		of[object.Namespace]++
+		return object.Namespace != "" && of[object.Namespace] > maxReported
+	})
+	policies := make([]manage.ClusterPolicy, len(list))
+	clear(of)
 	for i := range list {
 		object := &list[i]
 		p := policyOf(object)
@@ -107,6 +113,9 @@ func (o *objects) apply(list []clusterplugins.Object) {
 // policyOf returns the policy of an object.
 func policyOf(object *clusterplugins.Object) manage.ClusterPolicy {
 	var p manage.ClusterPolicy
+	if object.Spec == nil {
+		return manage.ClusterPolicy{Spec: manage.PluginSpec{PluginConfig: named(object)}, Err: clusterplugins.ErrTooLarge, Unknown: true}
+	}
 	err := configfile.JSON(object.Spec, &p.Spec)
 	if err != nil {
 		// A rule that was not decoded would match more than it says.

@@ -21,8 +21,10 @@ const (
 	maxObject = 4 << 20
 	// maxObjects bounds the size of all objects of a collection.
 	maxObjects = 64 << 20
-	// pageSize is the number of objects in a page of a list.
-	pageSize = 500
+	// pageSize is the number of objects in a page of a list, and leastPage that in a page of large
+	// ones: a page has at most maxPage bytes.
+	pageSize, leastPage = 500, 4
+	maxPage             = leastPage * maxObject
 	// listTime bounds the time of a list.
 	listTime = 10 * time.Second
 	// watchTime is the time for which the API server should keep a watch open. watchSlack is the
@@ -47,6 +49,9 @@ type Follower struct {
 	// Set receives all objects after a list, nil if the resource is not installed. After an error
 	// they are listed again.
 	Set func(ctx context.Context, objects []json.RawMessage) error
+	// Keep returns for each list the function that reduces its objects to what Set needs, in their
+	// order, or to nothing. It may be nil. If what is kept has more than 64 MiB, nothing is set.
+	Keep func() func(object json.RawMessage) json.RawMessage
 	// Change receives an object that was created, changed or deleted.
 	Change func(ctx context.Context, object json.RawMessage, deleted bool) error
 	// Failed receives each error. Calls of the functions are not concurrent.
@@ -143,31 +148,45 @@ func (f *Follower) query(more url.Values) string {
 
 // List returns the objects, and the version of the list.
 func (f *Follower) List(ctx context.Context) (version string, objects []json.RawMessage, err error) {
-	left, next := maxObjects, ""
-	if f.Name != "" {
-		left = maxObject
+	left, next, limit := maxObjects, "", pageSize
+	keep := func(object json.RawMessage) json.RawMessage { return object }
+	if f.Keep != nil {
+		keep = f.Keep()
 	}
 	for {
 		query := url.Values{}
 		if f.Name == "" {
-			query.Set("limit", strconv.Itoa(pageSize))
+			query.Set("limit", strconv.Itoa(limit))
 		}
 		if next != "" {
 			query.Set("continue", next)
 		}
-		var page []json.RawMessage
-		if version, page, next, err = f.page(ctx, query, &left); err != nil {
+		v, page, more, err := f.page(ctx, query)
+		if errors.As(err, new(*tooLongError)) && f.Name == "" && limit > leastPage {
+			limit = max(limit/5, leastPage)
+			continue
+		}
+		if err != nil {
 			return "", nil, err
 		}
-		objects = append(objects, page...)
+		version, next = v, more
+		for _, object := range page {
+			kept := keep(object)
+			if left -= len(kept); left < 0 {
+				return "", nil, fmt.Errorf("list %s: %w", f.Path, &tooLongError{maxObjects})
+			}
+			if len(kept) != 0 {
+				objects = append(objects, kept)
+			}
+		}
 		if next == "" {
 			return version, objects, nil
 		}
 	}
 }
 
-// page returns a page of a list, and reduces left by its size.
-func (f *Follower) page(ctx context.Context, query url.Values, left *int) (version string, objects []json.RawMessage, next string, err error) {
+// page returns a page of a list.
+func (f *Follower) page(ctx context.Context, query url.Values) (version string, objects []json.RawMessage, next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
 	resp, err := f.Client.Do(ctx, http.MethodGet, f.query(query), "", nil)
@@ -182,11 +201,13 @@ func (f *Follower) page(ctx context.Context, query url.Values, left *int) (versi
 		} `json:"metadata"`
 		Items []json.RawMessage `json:"items"`
 	}
-	body := &bounded{r: resp.Body, left: *left, all: *left}
-	if err := json.NewDecoder(body).Decode(&list); err != nil {
+	size := maxPage
+	if f.Name != "" {
+		size = maxObject
+	}
+	if err := json.NewDecoder(&bounded{r: resp.Body, left: size, all: size}).Decode(&list); err != nil {
 		return "", nil, "", fmt.Errorf("list %s: %w", f.Path, err)
 	}
-	*left = body.left
 	if list.Metadata.ResourceVersion == "" {
 		return "", nil, "", fmt.Errorf("list %s: the list has no resourceVersion", f.Path)
 	}
@@ -267,9 +288,14 @@ type bounded struct {
 
 func (b *bounded) Read(p []byte) (int, error) {
 	if b.left == 0 {
-		return 0, fmt.Errorf("it has more than %d bytes", b.all)
+		return 0, &tooLongError{b.all}
 	}
 	n, err := b.r.Read(p[:min(len(p), b.left)])
 	b.left -= n
 	return n, err
 }
+
+// tooLongError is the error of what is longer than a number of bytes.
+type tooLongError struct{ bytes int }
+
+func (e *tooLongError) Error() string { return fmt.Sprintf("it has more than %d bytes", e.bytes) }

@@ -25,9 +25,15 @@ const (
 	// pinWait is the longest time for which a new generation waits until the controller has resolved
 	// its module.
 	pinWait = 30 * time.Second
-	// maxBytes bounds the objects together.
-	maxBytes = 64 << 20
+	// maxBytes bounds the specs of a resource together, and namespaceBytes those of a namespace: whoever
+	// may write objects in one keeps no others from service.
+	maxBytes, namespaceBytes = 48 << 20, 4 << 20
+	// maxListed bounds the objects of a namespace in a list. The webhook takes fewer.
+	maxListed = 1000
 )
+
+// ErrTooLarge is the error of an object without Spec.
+var ErrTooLarge = fmt.Errorf("the spec is left out: those of a namespace may have %d bytes together, and those of all objects %d", namespaceBytes, maxBytes)
 
 // Resource is a resource whose objects declare plugins.
 type Resource struct{ Kind, Plural string }
@@ -45,7 +51,7 @@ type Object struct {
 	Generation                 int64
 	// Pinned is the artifact to load in place of module.oci, empty for that one.
 	Pinned string
-	// Spec is the spec in JSON.
+	// Spec is the spec in JSON. It is nil if there is no room for it.
 	Spec json.RawMessage
 }
 
@@ -75,7 +81,6 @@ type Watch struct {
 
 	mu    sync.Mutex
 	kinds []*kind
-	bytes int
 }
 
 // kind holds the objects of a resource.
@@ -83,7 +88,32 @@ type kind struct {
 	Resource
 	known   bool
 	objects map[string]*entry
+	room    room
 	failure error
+}
+
+// room has the bytes of specs, by namespace, and those of all.
+type room struct {
+	of  map[string]int
+	all int
+}
+
+// take adds bytes of a namespace, empty for none, and reports whether there is room. If there is not,
+// nothing changes.
+func (r *room) take(namespace string, bytes int) bool {
+	if bytes > 0 && (r.all+bytes > maxBytes || namespace != "" && r.of[namespace]+bytes > namespaceBytes) {
+		return false
+	}
+	r.add(namespace, bytes)
+	return true
+}
+
+// add adds bytes, which may be negative, whether there is room or not.
+func (r *room) add(namespace string, bytes int) {
+	r.all += bytes
+	if r.of[namespace] += bytes; r.of[namespace] == 0 {
+		delete(r.of, namespace)
+	}
 }
 
 // entry is an object. serving is the object that was applied last, which differs from newest while
@@ -97,10 +127,10 @@ type entry struct {
 func New(cfg Config) *Watch {
 	w := &Watch{cfg: cfg, changed: make(chan struct{}, 1)}
 	for _, r := range cfg.Resources {
-		k := &kind{Resource: r, objects: map[string]*entry{}}
+		k := &kind{Resource: r, objects: map[string]*entry{}, room: room{of: map[string]int{}}}
 		w.kinds = append(w.kinds, k)
 		w.followers = append(w.followers, &apiserver.Follower{
-			Client: cfg.Client, Path: groupVersion + "/" + r.Plural,
+			Client: cfg.Client, Path: groupVersion + "/" + r.Plural, Keep: keep,
 			Set: func(_ context.Context, objects []json.RawMessage) error { return w.set(k, objects) },
 			Change: func(_ context.Context, object json.RawMessage, deleted bool) error {
 				return w.change(k, object, deleted)
@@ -176,13 +206,36 @@ type wire struct {
 		UID        string `json:"uid"`
 		Generation int64  `json:"generation"`
 	} `json:"metadata"`
-	Spec   json.RawMessage `json:"spec"`
+	Spec   json.RawMessage `json:"spec,omitempty"`
 	Status struct {
 		Pin struct {
 			Generation int64  `json:"generation"`
 			Reference  string `json:"reference"`
 		} `json:"pin"`
 	} `json:"status"`
+}
+
+// keep returns the function that reduces the objects of a list to the members of wire. Of those for
+// which there is no room, no spec is kept, and of those that are too many nothing.
+func keep() func(json.RawMessage) json.RawMessage {
+	left, n := room{of: map[string]int{}}, map[string]int{}
+	return func(raw json.RawMessage) json.RawMessage {
+		var o wire
+		if json.Unmarshal(raw, &o) != nil {
+			return nil
+		}
+		if n[o.Metadata.Namespace]++; o.Metadata.Namespace != "" && n[o.Metadata.Namespace] > maxListed {
+			return nil
+		}
+		if !left.take(o.Metadata.Namespace, len(o.Spec)) {
+			o.Spec = nil
+		}
+		text, err := json.Marshal(&o)
+		if err != nil {
+			return nil // There is no error of these types.
+		}
+		return text
+	}
 }
 
 // put adds an object, and reports whether anything has changed. mu must be held.
@@ -196,18 +249,24 @@ func (w *Watch) put(k *kind, raw json.RawMessage, now time.Time) (bool, error) {
 	if pin.Generation == newest.Generation {
 		newest.Pinned = pin.Reference
 	}
+	if len(newest.Spec) == 0 {
+		newest.Spec = nil
+	}
 	key := newest.Plugin()
 	e := k.objects[key]
-	size := len(newest.Spec) - e.size()
-	if w.bytes+size > maxBytes {
-		return false, fmt.Errorf("%s is left out: the objects have more than %d bytes together", key, maxBytes)
+	if e != nil && e.newest.UID == newest.UID && e.newest.Generation == newest.Generation && e.newest.Spec != nil {
+		newest.Spec = e.newest.Spec
 	}
-	w.bytes += size
+	var left error
+	if newest.Spec == nil || !k.room.take(newest.Namespace, len(newest.Spec)-e.size()) {
+		k.room.add(newest.Namespace, -e.size())
+		newest.Spec, left = nil, fmt.Errorf("%s: %w", key, ErrTooLarge)
+	}
 	switch {
 	case e == nil:
 		k.objects[key] = &entry{newest: newest, serving: newest}
-		return true, nil
-	case e.newest.UID == newest.UID && e.newest.Generation == newest.Generation && e.newest.Pinned == newest.Pinned:
+		return true, left
+	case e.newest.UID == newest.UID && e.newest.Generation == newest.Generation && e.newest.Pinned == newest.Pinned && (e.newest.Spec == nil) == (newest.Spec == nil):
 		return false, nil
 	case e.newest.UID == newest.UID && newest.Pinned == "" && pin.Reference != "" && module(newest.Spec) != "":
 		// The controller is about to resolve the module.
@@ -218,7 +277,7 @@ func (w *Watch) put(k *kind, raw json.RawMessage, now time.Time) (bool, error) {
 	default:
 		*e = entry{newest: newest, serving: newest}
 	}
-	return true, nil
+	return true, left
 }
 
 func (e *entry) size() int {
@@ -248,20 +307,20 @@ func (w *Watch) set(k *kind, objects []json.RawMessage) error {
 	now := time.Now()
 	before := k.objects
 	k.objects = map[string]*entry{}
-	for _, e := range before {
-		w.bytes -= e.size()
-	}
+	k.room = room{of: map[string]int{}}
 	changed := !k.known || len(before) != len(objects)
-	var errs []error
 	for _, raw := range objects {
 		var o wire
 		if json.Unmarshal(raw, &o) == nil {
 			key := (&Object{Namespace: o.Metadata.Namespace, Name: o.Metadata.Name}).Plugin()
 			if e := before[key]; e != nil {
 				k.objects[key] = e
-				w.bytes += e.size()
+				k.room.add(o.Metadata.Namespace, e.size())
 			}
 		}
+	}
+	var errs []error
+	for _, raw := range objects {
 		is, err := w.put(k, raw, now)
 		changed, errs = changed || is, append(errs, err)
 	}
@@ -286,7 +345,7 @@ func (w *Watch) change(k *kind, raw json.RawMessage, deleted bool) error {
 		var o wire
 		if err = json.Unmarshal(raw, &o); err == nil {
 			key := (&Object{Namespace: o.Metadata.Namespace, Name: o.Metadata.Name}).Plugin()
-			w.bytes -= k.objects[key].size()
+			k.room.add(o.Metadata.Namespace, -k.objects[key].size())
 			delete(k.objects, key)
 			changed = true
 		}
