@@ -30,7 +30,7 @@ import (
 // maxOfNamespace is the maximum number of policies of a namespace. Further ones are refused: they
 // share the memory and the compiler of the server. There are reports on maxReported policies of a
 // namespace, so that those of others find room in a report.
-const maxOfNamespace, maxReported = 32, 40
+const maxOfNamespace, maxReported = 32, 64
 
 // objects are the policies that the cluster's objects declare.
 type objects struct {
@@ -171,9 +171,7 @@ func confine(p *manage.PluginSpec, namespace string) (errs []error, unknown bool
 		}
 	}
 	module(&p.Module, "module")
-	if p.Shadow != nil {
-		module(&p.Shadow.Module, "shadow.module")
-	}
+	fail(p.Shadow != nil, "shadow is not for an AdmissionPolicy: its memory and its share of a processor are beside those of the server's policies")
 	fail(len(p.Grants) != 0, "grants are not for an AdmissionPolicy")
 	fail(len(p.Converts) != 0, "converts is not for an AdmissionPolicy: a conversion is for all namespaces")
 	for name, config := range p.Dialect {
@@ -200,6 +198,8 @@ func confine(p *manage.PluginSpec, namespace string) (errs []error, unknown bool
 		rule.Scope = &scope
 		for _, resource := range rule.Resources {
 			name, _, _ := strings.Cut(resource, "/")
+			fail(name == "admissionpolicies" && slices.ContainsFunc(rule.APIGroups, func(group string) bool { return group == "*" || group == "kubewasm.dev" }),
+				"match.rules[%d].resources has %q, which is not for an AdmissionPolicy: it could keep itself from being changed and deleted, and its namespace, too", i, resource)
 			fail(name == "*" || name == "secrets", "match.rules[%d].resources has %q, which is not for an AdmissionPolicy: its messages could tell Secrets to those who may not read them", i, resource)
 		}
 	}

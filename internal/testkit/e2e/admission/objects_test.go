@@ -237,7 +237,7 @@ func (f *fixture) testObjects(t *testing.T) {
 		{"module: {oci: \"oci-layout:/etc\"}, match: {" + pods + "}", "an image layout"},
 		{"module: {configMap: {namespace: kube-system, name: a, key: b}}, match: {" + pods + "}", `module.configMap.namespace is "kube-system"`},
 		{"module: {secret: {namespace: other, name: a, key: b}}, match: {" + pods + "}", `module.secret.namespace is "other"`},
-		{"module: {" + says("tryy") + "}, shadow: {module: {secret: {namespace: other, name: a, key: b}}}, match: {" + pods + "}", `shadow.module.secret.namespace is "other"`},
+		{"module: {" + says("tryy") + "}, shadow: {module: {secret: {name: a, key: b}}}, match: {" + pods + "}", "shadow is not for an AdmissionPolicy"},
 		{"module: {" + says("tryy") + "}, limits: {timeout: 1m}, match: {" + pods + "}", "limits.timeout is more than the default"},
 		{"module: {" + says("tryy") + "}, limits: {memoryBytes: 2Gi, fuel: 9000000000, instances: 1000}, match: {" + pods + "}", "limits.memoryBytes is more than the default"},
 		{"module: {" + says("tryy") + "}, objects: [{resource: v1/pods, namespaces: [other]}], match: {" + pods + "}", "objects[0].namespaces has another namespace"},
@@ -247,6 +247,7 @@ func (f *fixture) testObjects(t *testing.T) {
 		{"module: {" + says("tryy") + "}", "match.rules is missing"},
 		{"module: {" + says("tryy") + `}, match: {rules: [{operations: ["*"], apiGroups: ["*"], apiVersions: ["*"], resources: ["*"]}]}`, `match.rules[0].resources has "*"`},
 		{"module: {" + says("tryy") + `}, match: {rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [secrets]}]}`, `match.rules[0].resources has "secrets"`},
+		{"module: {" + says("tryy") + `}, match: {rules: [{operations: [DELETE], apiGroups: [kubewasm.dev], apiVersions: ["*"], resources: [admissionpolicies]}]}`, `match.rules[0].resources has "admissionpolicies"`},
 		{"module: {" + says("tryy") + `}, match: {rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: ["*/log"]}]}`, `match.rules[0].resources has "*/log"`},
 		{"module: {" + says("tryy") + `}, match: {rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [nodes], scope: Cluster}]}`, "match.rules[0].scope is not Namespaced"},
 	} {
