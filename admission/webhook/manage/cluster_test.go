@@ -2,6 +2,7 @@ package manage_test
 
 import (
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -174,4 +175,35 @@ func TestAPolicyOfTheClusterAndTheAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.wantOrigins("a cluster Serving")
+}
+
+// A server waits for the policies of the cluster that it has just learned of, and not for those of
+// namespaces whose modules are away.
+func TestReadyWithPoliciesOfTheCluster(t *testing.T) {
+	t.Parallel()
+	away := specs(t, plugin("a", rules))[0]
+	away.Spec.Module = host.ModuleConfig{File: filepath.Join(t.TempDir(), "away.wasm")}
+	ofNamespace := away
+	ofNamespace.Spec.Name = "shop/a"
+	serving := specs(t, plugin("z", rules))[0]
+
+	r := newReplica(t, nil)
+	r.ExpectCluster()
+	// It is asked before the policies are known.
+	if err := r.Ready(); err == nil {
+		t.Error("it is ready without the policies")
+	}
+	r.ApplyCluster([]manage.ClusterPolicy{away, serving})
+	r.wantOrigins("a cluster Unavailable, z cluster Serving")
+	if err := r.Ready(); err == nil || !strings.Contains(err.Error(), `policy "a" is not available`) {
+		t.Errorf("it is ready without a policy of the cluster: %v", err)
+	}
+
+	r = newReplica(t, nil)
+	r.ExpectCluster()
+	r.ApplyCluster([]manage.ClusterPolicy{ofNamespace, serving})
+	r.wantOrigins("shop/a cluster Unavailable, z cluster Serving")
+	if err := r.Ready(); err != nil {
+		t.Errorf("a policy of a namespace keeps it from being ready: %v", err)
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,10 +78,15 @@ type Manager struct {
 	// logLevel is the level of the log without a configuration file.
 	logLevel slog.Level
 
-	// readiness bounds the wait for policies; ready is set once Ready has returned nil.
-	readiness host.Readiness
-	ready     atomic.Bool
+	// readiness bounds the wait for policies, and soon that for those of namespaces; ready is set once
+	// Ready has returned nil.
+	readiness, soon host.Readiness
+	ready           atomic.Bool
 }
+
+// namespaceTimeout is the longest time for which the policies of namespaces that are being loaded keep
+// a server from being ready.
+const namespaceTimeout = 30 * time.Second
 
 // The origins of policies.
 const (
@@ -188,7 +194,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	}
 	m := &Manager{
 		cfg: cfg, entries: map[string]*entry{}, overrides: map[string]override{}, glasses: map[string]*glass{}, slots: make(chan struct{}, 2*runtime.GOMAXPROCS(0)),
-		readiness: host.Readiness{Timeout: cfg.ReadyTimeout},
+		readiness: host.Readiness{Timeout: cfg.ReadyTimeout}, soon: host.Readiness{Timeout: namespaceTimeout},
 	}
 	if cfg.LogLevel != nil {
 		m.logLevel = cfg.LogLevel.Level()
@@ -257,7 +263,8 @@ func (m *Manager) log(level slog.Level, msg string, args ...any) {
 
 // Ready returns the reason that requests should not reach the engine yet: the configuration file is
 // not in service, the rules of a policy, which it names, are unknown, or policies have not been
-// loaded, for which it waits for Config.ReadyTimeout. A server that cannot load its policies must
+// loaded, for which it waits for Config.ReadyTimeout. Policies of namespaces that cannot be loaded do
+// not count: their owners would decide about the server. A server that cannot load its policies must
 // not replace one that serves them. Once Ready has returned nil, it always does: a policy that is
 // unavailable fails only its own requests.
 func (m *Manager) Ready() error {
@@ -266,7 +273,7 @@ func (m *Manager) Ready() error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var never, yet []error
+	var never, yet, soon []error
 	switch {
 	case !m.wantsFile || m.applied:
 	case m.fileErr != nil:
@@ -274,28 +281,31 @@ func (m *Manager) Ready() error {
 	default:
 		yet = append(yet, errors.New("policies are being loaded"))
 	}
-	switch {
-	case !m.wantsCluster || m.clusterApplied:
-	case m.newestOfCluster == nil:
+	if m.wantsCluster && m.newestOfCluster == nil {
 		never = append(never, errors.New("the policies of the cluster are not known"))
-	default:
-		yet = append(yet, errors.New("policies of the cluster are being loaded"))
 	}
 	for _, e := range m.sorted() {
-		switch {
+		switch ofNamespace := e.origin == fromCluster && strings.Contains(e.name, "/"); {
 		case e.disabled:
 		case e.unknown:
 			never = append(never, fmt.Errorf("policy %q guards every request, because its rules are not known: %w", e.name, e.err))
+		case e.policy == nil && ofNamespace:
+			soon = append(soon, fmt.Errorf("policy %q is being loaded", e.name))
 		case e.policy == nil:
 			yet = append(yet, fmt.Errorf("policy %q is being loaded", e.name))
-		case e.serving == nil && e.passing:
+		case e.serving == nil && e.passing && !ofNamespace:
 			yet = append(yet, fmt.Errorf("policy %q is not available: %w", e.name, e.err))
 		}
 	}
-	err := m.readiness.Ready(errors.Join(yet...))
 	if len(never) != 0 {
-		return errors.Join(append(never, yet...)...)
+		// What is to be loaded is not known, so that nothing that is waited for tells that all is.
+		return errors.Join(slices.Concat(never, yet, soon)...)
 	}
+	// The first attempt to load the policies of namespaces may take long, as their owners decide.
+	if err := m.soon.Ready(errors.Join(soon...)); err != nil {
+		yet = append(yet, err)
+	}
+	err := m.readiness.Ready(errors.Join(yet...))
 	if err == nil {
 		m.ready.Store(true)
 	}
