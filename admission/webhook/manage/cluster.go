@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/kubewasm/kubewasm/admission"
 )
 
 // ClusterPolicy is a policy that an object of the cluster declares.
@@ -24,8 +26,8 @@ type ClusterPolicy struct {
 
 // ApplyCluster declares the policies of the cluster's objects, beside those of a configuration file
 // and of the API. Unchanged policies are not touched, and one whose module cannot be loaded is loaded
-// again after Config.Interval. Policies that are not in the list leave once the others were loaded or
-// refused.
+// again after Config.Interval. Policies that are not in the list leave once the others of their
+// namespace, or those of none, were loaded or refused.
 //
 // It returns the errors of the policies that are refused, by their names, at once: those with wrong
 // or unknown rules, or with the name of a policy of the file, which takes precedence, or of the API.
@@ -69,6 +71,7 @@ func (m *Manager) ApplyCluster(policies []ClusterPolicy) (refused map[string]err
 	d := &declaration{origin: fromCluster, names: map[string]bool{}, settled: make(chan struct{})}
 	m.newestOfCluster = d
 	var tried []<-chan struct{}
+	triedOf := map[string][]<-chan struct{}{}
 	for place, w := range all {
 		name := w.name()
 		e := m.entries[name]
@@ -85,12 +88,56 @@ func (m *Manager) ApplyCluster(policies []ClusterPolicy) (refused map[string]err
 		e = m.declarePolicy(w, fromCluster, place)
 		d.names[name] = true
 		tried = append(tried, e.tried)
+		triedOf[namespaceOf(name)] = append(triedOf[namespaceOf(name)], e.tried)
 	}
 	m.refusedOfCluster = maps.Clone(refused)
+	left := map[string]bool{}
+	for name, e := range m.entries {
+		if e.origin == fromCluster && !d.names[name] {
+			left[namespaceOf(name)] = true
+		}
+	}
+	for namespace := range left {
+		m.working.Go(func() { m.leave(d, namespace, triedOf[namespace]) })
+	}
 	m.working.Go(func() { m.settle(d, tried) })
 	m.mu.Unlock()
 	m.publish()
 	return refused
+}
+
+// namespaceOf returns the namespace of a policy, empty for one of the whole cluster.
+func namespaceOf(name string) string {
+	namespace, _, ok := strings.Cut(name, "/")
+	if !ok {
+		return ""
+	}
+	return namespace
+}
+
+// leave removes the policies of a namespace that a declaration does not have, once the others of the
+// namespace were tried: a slow module of another namespace keeps none in service.
+func (m *Manager) leave(d *declaration, namespace string, tried []<-chan struct{}) {
+	for _, done := range tried {
+		select {
+		case <-done:
+		case <-m.ctx.Done():
+			return
+		}
+	}
+	var gone []admission.Policy
+	m.mu.Lock()
+	if m.newestOfCluster == d && !m.closed {
+		for name, e := range m.entries {
+			if e.origin == fromCluster && !d.names[name] && namespaceOf(name) == namespace {
+				gone = append(gone, m.drop(e))
+			}
+		}
+	}
+	m.mu.Unlock()
+	if len(gone) != 0 {
+		m.publish(gone...)
+	}
 }
 
 // Refused returns the errors of the cluster's policies that are refused now, by their names. They

@@ -1,6 +1,7 @@
 package manage_test
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 	"slices"
@@ -206,4 +207,27 @@ func TestReadyWithPoliciesOfTheCluster(t *testing.T) {
 	if err := r.Ready(); err != nil {
 		t.Errorf("a policy of a namespace keeps it from being ready: %v", err)
 	}
+}
+
+// hanging is a source that does not answer.
+type hanging struct{}
+
+func (hanging) String() string { return "hanging" }
+
+func (hanging) Fetch(ctx context.Context) ([]byte, error) {
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
+// A policy that an object of the cluster no longer declares leaves, although a module of a namespace
+// does not come.
+func TestPolicyOfTheClusterLeaves(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, nil)
+	hangs := specs(t, plugin("a", rules))[0]
+	hangs.Spec.Name, hangs.Spec.Module = "shop/a", host.ModuleConfig{Source: hanging{}}
+	r.ApplyCluster(append(specs(t, plugin("x", rules), plugin("z", rules)), hangs))
+	until(t, "it serves", func() bool { return strings.Contains(r.origins(), "z cluster Serving") })
+	r.ApplyCluster(append(specs(t, plugin("x", rules)), hangs))
+	until(t, "it leaves", func() bool { return !strings.Contains(r.origins(), "z cluster") })
 }

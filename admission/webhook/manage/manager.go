@@ -12,7 +12,6 @@ import (
 	"maps"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -285,7 +284,7 @@ func (m *Manager) Ready() error {
 		never = append(never, errors.New("the policies of the cluster are not known"))
 	}
 	for _, e := range m.sorted() {
-		switch ofNamespace := e.origin == fromCluster && strings.Contains(e.name, "/"); {
+		switch ofNamespace := e.origin == fromCluster && namespaceOf(e.name) != ""; {
 		case e.disabled:
 		case e.unknown:
 			never = append(never, fmt.Errorf("policy %q guards every request, because its rules are not known: %w", e.name, e.err))
