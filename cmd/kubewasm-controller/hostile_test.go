@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -139,9 +140,18 @@ func TestPins(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	address := strings.TrimPrefix(server.URL, "http://")
+	// A registry that does not answer.
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer silent.Close()
+	defer silent.CloseClientConnections()
+	nowhere := strings.TrimPrefix(silent.URL, "http://")
 	w.registries = oci.Config{
-		Registries: []oci.Registry{{Host: address, PlainHTTP: true}},
+		Registries: []oci.Registry{{Host: address, PlainHTTP: true}, {Host: nowhere, PlainHTTP: true}},
 		Trust:      []oci.Trust{{Repositories: []string{address + "/acme/*"}, Unsigned: true}},
+	}
+	for i := range 10 {
+		waits := spec(`{"module":{"oci":"` + nowhere + `/a@sha256:` + strings.Repeat("0", 64) + `"}}`)
+		w.create(t, &v1alpha1.AdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: fmt.Sprint("waits-", i)}, Spec: waits})
 	}
 	w.run(t, w.options())
 	registries, err := oci.New(w.registries)

@@ -50,18 +50,27 @@ type Reconciler struct {
 	Interval time.Duration
 }
 
-// SetupWithManager adds the controller to a manager.
+// SetupWithManager adds the controllers to a manager. Policies of namespaces have their own: a
+// registry that their owners name may let each wait for the client's timeout.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	// One at a time: a module may have 64 MiB.
-	c, err := controller.NewTyped("pins", mgr, controller.TypedOptions[plugin.Key]{
-		Reconciler: r, SkipNameValidation: ptr.To(true), RateLimiter: status.Backoff(retry, maxRetry),
-	})
-	if err != nil {
-		return err
-	}
-	for _, kind := range []string{plugin.ClusterAdmissionPolicy, plugin.AdmissionPolicy, plugin.NodeHook} {
-		if err := c.Watch(status.Plugins(mgr, kind, func(q status.Queue, k plugin.Key) { q.Add(k) }, changed)); err != nil {
+	for _, of := range []struct {
+		name  string
+		kinds []string
+	}{
+		{"pins", []string{plugin.ClusterAdmissionPolicy, plugin.NodeHook}},
+		{"pins-of-namespaces", []string{plugin.AdmissionPolicy}},
+	} {
+		// One at a time: a module may have 64 MiB.
+		c, err := controller.NewTyped(of.name, mgr, controller.TypedOptions[plugin.Key]{
+			Reconciler: r, SkipNameValidation: ptr.To(true), RateLimiter: status.Backoff(retry, maxRetry),
+		})
+		if err != nil {
 			return err
+		}
+		for _, kind := range of.kinds {
+			if err := c.Watch(status.Plugins(mgr, kind, func(q status.Queue, k plugin.Key) { q.Add(k) }, changed)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
