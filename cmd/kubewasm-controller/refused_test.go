@@ -50,3 +50,25 @@ func TestRefusedFinalizer(t *testing.T) {
 	w.delete(t, leaving)
 	w.status(t, refused, "1/1", "Sent=False/FinalizerRefused")
 }
+
+// TestPolicyAboutPolicies holds that a policy about everything, which denies everything since no
+// webhook answers, can be changed and deleted.
+func TestPolicyAboutPolicies(t *testing.T) {
+	w := newWorld(t)
+	pod := w.pod(t, "webhook", "webhook-0", "n")
+	all := policy("all", `{"match":{"rules":[{"operations":["*"],"apiGroups":["kubewasm.dev"],"apiVersions":["*"],"resources":["*/*"]}]}}`)
+	w.create(t, all)
+	w.report(t, pod, state(all, "Serving", ""))
+	w.run(t, w.options())
+	w.sent(t, "/validate/all")
+	eventually(t, "denial", func() error {
+		other := &v1alpha1.AdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "a"}, Spec: spec("")}
+		if w.admin.Create(t.Context(), other, client.DryRunAll) == nil {
+			return errors.New("another object passes")
+		}
+		return nil
+	})
+	w.status(t, all, "1/1", "Sent=True/Sent")
+	w.change(t, all, func() { all.Labels = map[string]string{"a": "b"} })
+	w.delete(t, all)
+}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/api/v1alpha1"
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/plugin"
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -135,6 +136,12 @@ func (c *Config) entry(p plugin.Plugin, caBundle []byte) (*entry, *plugin.Spec, 
 		failure = admissionv1.Ignore
 	}
 	timeout := cmp.Or(s.Timeout(), c.Timeout)
+	conditions := c.Conditions
+	if slices.ContainsFunc(rules, coversPolicies) {
+		conditions = append(slices.Clone(conditions), admissionv1.MatchCondition{
+			Name: "not-policies-of-the-cluster", Expression: `request.resource.group != "kubewasm.dev" || request.resource.resource != "clusteradmissionpolicies"`,
+		})
+	}
 	return &entry{
 		Name: nameOf(p.Key),
 		ClientConfig: admissionv1.WebhookClientConfig{
@@ -150,10 +157,20 @@ func (c *Config) entry(p plugin.Plugin, caBundle []byte) (*entry, *plugin.Spec, 
 		// In whole seconds, of which there are 1 to 30.
 		TimeoutSeconds:          ptr.To(int32(min(max((timeout+time.Second-1)/time.Second, 1), 30))),
 		AdmissionReviewVersions: []string{"v1"},
-		MatchConditions:         c.Conditions,
+		MatchConditions:         conditions,
 		// It is asked again after others have changed the object.
 		ReinvocationPolicy: ptr.To(admissionv1.IfNeededReinvocationPolicy),
 	}, s, nil
+}
+
+// coversPolicies reports whether a rule may be about the policies of the cluster. No policy is asked
+// about them: it would keep itself from being repaired and deleted.
+func coversPolicies(r admissionv1.RuleWithOperations) bool {
+	return slices.ContainsFunc(r.APIGroups, func(group string) bool { return group == "*" || group == v1alpha1.GroupVersion.Group }) &&
+		slices.ContainsFunc(r.Resources, func(resource string) bool {
+			name, _, _ := strings.Cut(resource, "/")
+			return name == "*" || name == "clusteradmissionpolicies"
+		})
 }
 
 // entry is an entry of either kind of configuration, in the form of a mutating one.
