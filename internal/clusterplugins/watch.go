@@ -20,8 +20,9 @@ import (
 const groupVersion = "/apis/kubewasm.dev/v1alpha1"
 
 const (
-	// settle is the time for which changes are collected.
-	settle = 50 * time.Millisecond
+	// settle is the time for which changes are collected, or applyShare times the duration of the last
+	// call of Apply, at most maxSettle.
+	settle, applyShare, maxSettle = 50 * time.Millisecond, 3, 10 * time.Second
 	// pinWait is the longest time for which a new generation waits until the controller has resolved
 	// its module.
 	pinWait = 30 * time.Second
@@ -150,17 +151,26 @@ func (w *Watch) Run(ctx context.Context) {
 	}
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
+	// armed is set from the first change that is not applied: later ones do not put it off, however
+	// often somebody changes an object.
+	armed, pause := false, settle
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-w.changed:
-			timer.Reset(settle)
+			if !armed {
+				armed = true
+				timer.Reset(pause)
+			}
 		case <-timer.C:
-			objects, next, ok := w.snapshot(time.Now())
+			armed = false
+			begun := time.Now()
+			objects, next, ok := w.snapshot(begun)
 			if ok {
 				w.cfg.Apply(objects)
 			}
+			pause = min(max(settle, applyShare*time.Since(begun)), maxSettle)
 			if next > 0 {
 				timer.Reset(next)
 			}
