@@ -306,7 +306,7 @@ func TestAServerWithoutItsPoliciesAdmitsNothing(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- run(ctx, []string{"-cert", filepath.Join(dir, "tls.crt"), "-key", filepath.Join(dir, "tls.key"), "-config", file, "-interval", "20ms", "-addr", addr, "-drain-delay", "1ms"})
+		ended <- run(ctx, []string{"-cert", filepath.Join(dir, "tls.crt"), "-key", filepath.Join(dir, "tls.key"), "-config", file, "-interval", "20ms", "-addr", addr, "-drain-delay", "1ms", "-ready-timeout", "1s"})
 	}()
 	defer func() {
 		stop()
