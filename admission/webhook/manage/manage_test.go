@@ -377,9 +377,7 @@ func TestFileThatComesLater(t *testing.T) {
 	}
 	f.write(t, "policies.yaml", "plugins: [{name: d, module: {bytes: "+base64.StdEncoding.EncodeToString(says("d"))+"}}]")
 	f.until(t, "Pod", "d")
-	if err := f.Ready(); err != nil {
-		t.Error(err)
-	}
+	until(t, "ready, soon after the policy serves", func() bool { return f.Ready() == nil })
 }
 
 // A megabyte of aliases is not a hundred gigabytes.
