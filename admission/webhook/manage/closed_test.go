@@ -162,9 +162,7 @@ func TestFileWithoutPoliciesThatSaysSo(t *testing.T) {
 	}
 	f.write(t, "policies.yaml", "plugins: []\n")
 	f.until(t, "Pod", "")
-	if err := f.Ready(); err != nil {
-		t.Error(err)
-	}
+	until(t, "ready", func() bool { return f.Ready() == nil })
 }
 
 // What a policy is meant for is denied as the file says last, with the reason that is
@@ -291,9 +289,7 @@ func TestNameThatTheAPIHasAlready(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.until(t, "Pod", "p: p; q: q")
-	if err := f.Ready(); err != nil {
-		t.Error(err)
-	}
+	until(t, "ready", func() bool { return f.Ready() == nil })
 }
 
 // A mounted ConfigMap: the kubelet swaps a link, and removes the old directory.
@@ -348,9 +344,7 @@ func TestConfigMapIsSwapped(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.until(t, "Pod", "c")
-	if err := f.Ready(); err != nil {
-		t.Error(err)
-	}
+	until(t, "ready", func() bool { return f.Ready() == nil })
 }
 
 // What is no file to read keeps the manager unready, and says why.
