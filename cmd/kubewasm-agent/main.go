@@ -74,7 +74,16 @@ func run(ctx context.Context, args []string) error {
 		return start(ctx, *file, *dryRun, &log.Level, logger)
 	}
 	cfg.DryRun = cfg.DryRun || *dryRun
-	a, err := newAgent(ctx, cfg, logger)
+	build := func() (*agent, error) { return newAgent(ctx, cfg, logger) }
+	if cfg.Cluster != nil {
+		hooks, unfollow, err := followHooks(ctx, cfg, logger)
+		if err != nil {
+			return err
+		}
+		defer unfollow()
+		build = func() (*agent, error) { return hooks.build(ctx, cfg, false, logger) }
+	}
+	a, err := build()
 	if err != nil {
 		return err
 	}

@@ -116,7 +116,7 @@ func TestNodeHooks(t *testing.T) {
 	}
 	out := new(output)
 	logger := slog.New(slog.NewTextHandler(out, nil))
-	run := func() (stop func()) {
+	begin := func() (stop func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- start(ctx, file, false, new(slog.LevelVar), logger) }()
@@ -155,7 +155,7 @@ func TestNodeHooks(t *testing.T) {
 		})
 	}
 	const quota, bvt = "burstable/podb/bc/cpu.max", "besteffort/cpu.bvt_warp_ns"
-	stop := run()
+	stop := begin()
 	inForce(quota, "100000 100000")
 	inForce(bvt, "-1")
 	taken := "1 Refused: the agent's file has a plugin of this name"
@@ -190,11 +190,23 @@ func TestNodeHooks(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "kubepods", bvt), []byte("0\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	stop = run()
+	stop = begin()
 	inForce(bvt, "-1")
 	api.away.Store(false)
 	api.Delete("nodehooks", 0)
 	inForce(bvt, "0")
 	reports(map[string]string{"normalization": "4 Serving", "of-the-file": taken})
 	stop()
+
+	// A check and a restoration know them, too, without a plugin of the file.
+	alone := filepath.Join(dir, "alone.yaml")
+	if err := os.WriteFile(alone, []byte(text[:strings.Index(text, "plugins:")]), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []string{"-check", "-restore"} {
+		if err := run(t.Context(), []string{"-config", alone, mode}); err != nil {
+			t.Errorf("%s: %v", mode, err)
+		}
+	}
+	inForce(quota, "120000 100000")
 }
