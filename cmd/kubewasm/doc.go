@@ -297,7 +297,8 @@
 //		The namespace of objects that name none. The default for Pods is "default".
 //	--objects PATH
 //		The objects that an admission plugin may look up. With --grant objects and without
-//		this flag they are those of -f. It may be repeated.
+//		this flag they are those of -f. A policy of Kubewarden or in Rego without metadata and
+//		--see may look up each of their kinds. It may be repeated.
 //	--old PATH
 //		The objects before an UPDATE. The default is that nothing changes. It may be repeated.
 //	--operation OPERATION
@@ -375,7 +376,8 @@
 //		The namespace of objects that name none. The default for Pods is "default".
 //	--objects PATH
 //		The objects that an admission plugin may look up. With --grant objects and without
-//		this flag they are those of -f. It may be repeated.
+//		this flag they are those of -f. A policy of Kubewarden or in Rego without metadata and
+//		--see may look up each of their kinds. It may be repeated.
 //	--old PATH
 //		The objects before an UPDATE. The default is that nothing changes. It may be repeated.
 //	--operation OPERATION
