@@ -13,6 +13,7 @@ require (
 	github.com/open-policy-agent/opa v1.22.0
 	k8s.io/api v0.35.10
 	k8s.io/apimachinery v0.35.10
+	sigs.k8s.io/yaml v1.6.0
 )
 
 require (
