@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -96,6 +97,39 @@ func TestAnotherDocumentIsOutOfDate(t *testing.T) {
 		err := compare(strings.Replace(string(text), gone, "", 1), []*result{r})
 		if err == nil || !strings.Contains(err.Error(), "out of date") {
 			t.Errorf("without %q: got %v", gone, err)
+		}
+	}
+}
+
+func TestAllThatADocumentLacksIsReported(t *testing.T) {
+	r := resultOf(t, "1.35", printed)
+	text, err := report([]*result{r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := []string{line, "- `examples/sched/zone`", "- `examples/sched/gang`"}
+	less := string(text)
+	for _, g := range gone {
+		less = strings.Replace(less, g, "", 1)
+	}
+	err = compare(less, []*result{r})
+	for _, g := range gone {
+		if err == nil || !strings.Contains(err.Error(), g) {
+			t.Errorf("got %v, want an error with %q", err, g)
+		}
+	}
+}
+
+// TestTheDocumentHasTheExtensionPoints finds a function that was added before the tests of
+// all minors, which take half an hour, do.
+func TestTheDocumentHasTheExtensionPoints(t *testing.T) {
+	text, err := os.ReadFile("../../../" + document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range pointLines() {
+		if !strings.Contains(string(text), line) {
+			t.Errorf("%s is out of date, run make kubernetes: it lacks %q", document, line)
 		}
 	}
 }
