@@ -79,8 +79,11 @@ func (res *result) row() (string, error) {
 			return "", fmt.Errorf("tests of Kubernetes %s: no test of %s passed", res.minor, path)
 		}
 	}
-	return fmt.Sprintf("| %s | %s | %d guests | yes | %d plugins, %d Pods | %s |",
-		res.minor, version, len(res.guests()), len(res.attributes["compared"]), compared, modules), nil
+	if len(res.guests()) == 0 {
+		return "", fmt.Errorf("tests of Kubernetes %s ran no guest", res.minor)
+	}
+	return fmt.Sprintf("| %s | %s | yes | yes | %d plugins, %d Pods | %s |",
+		res.minor, version, len(res.attributes["compared"]), compared, modules), nil
 }
 
 // report returns the document.

@@ -31,7 +31,7 @@ const printed = `{"Action":"run","Package":"github.com/kubewasm/kubewasm/interna
 {"Action":"pass","Package":"github.com/kubewasm/kubewasm/hooks","Test":"Test"}
 `
 
-const line = "| 1.35 | v1.35.4 | 2 guests | yes | 2 plugins, 4000 Pods | k8s.io/* v0.35.0 |"
+const line = "| 1.35 | v1.35.4 | yes | yes | 2 plugins, 4000 Pods | k8s.io/* v0.35.0 |"
 
 func resultOf(t *testing.T, minor, printed string) *result {
 	t.Helper()
@@ -66,6 +66,7 @@ func TestADocumentTellsWhatRan(t *testing.T) {
 func TestADocumentIsNotWrittenOfWhatDidNotRun(t *testing.T) {
 	tests := map[string]struct{ without, want string }{
 		"no control plane":    {`"Key":"kubernetes"`, "0 values of kubernetes"},
+		"no guest":            {`"Key":"guest"`, "ran no guest"},
 		"no importer":         {`"Key":"importer"`, "0 values of importer"},
 		"no comparison":       {`"Action":"pass","Package":"github.com/kubewasm/kubewasm/internal/testkit/e2e/differential"`, "no test of internal/testkit/e2e/differential passed"},
 		"no adapter":          {"sched/kube135", "no test of sched/kube135 passed"},
