@@ -24,11 +24,11 @@ var apart = []string{
 // require the same versions of what those are compiled with. Otherwise Kubernetes is compiled
 // once for each of them, which took a quarter of the time and of the disk of a whole run.
 func TestModulesShareVersions(t *testing.T) {
-	files, err := exec.Command("git", "-C", "../../..", "ls-files", "--", "go.mod", "*/go.mod").Output()
+	files, err := exec.Command("git", "-C", "../../..", "ls-files", "--", "go.mod", "*/go.mod", "*/go1*.mod").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	require := regexp.MustCompile(`^(?:require )?((?:golang\.org/x|github\.com/(?:go-openapi|go-logr|fxamacker|google/gnostic-models|prometheus|spf13/pflag)|go\.opentelemetry\.io/otel|go\.yaml\.in|sigs\.k8s\.io)\S*|k8s\.io/(?:klog/v2|kube-openapi|utils|apimachinery)) (v\S+)`)
+	require := regexp.MustCompile(`^(?:require )?((?:golang\.org/x|google\.golang\.org/grpc|github\.com/(?:go-openapi|go-logr|fxamacker|google/gnostic-models|prometheus|spf13/pflag)|go\.opentelemetry\.io/otel|go\.yaml\.in|sigs\.k8s\.io)\S*|k8s\.io/(?:klog/v2|kube-openapi|utils|apimachinery)) (v\S+)`)
 	// The modules by version, by dependency, by version of k8s.io/apimachinery.
 	seen := map[string]map[string]map[string][]string{}
 	for file := range strings.FieldsSeq(string(files)) {
