@@ -46,6 +46,7 @@ import (
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/pins"
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/plugin"
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/reports"
+	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/rollouts"
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/status"
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
@@ -265,10 +266,14 @@ func (o *options) setup(mgr manager.Manager, registries *oci.Client) error {
 	if err := mgr.Add(store); err != nil {
 		return err
 	}
+	rolledBack := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubewasm_rollouts_rolled_back_total", Help: "Rollouts that have failed, and whose stable revision serves again."}, []string{"kind", "cause"})
 	controllers := []interface{ SetupWithManager(manager.Manager) error }{
 		&status.Reconciler{Processes: processes, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("kubewasm-controller")},
 		&pins.Reconciler{Client: mgr.GetClient(), Registries: registries, Interval: o.interval},
 	}
+	controllers = append(controllers, &rollouts.Reconciler{
+		Namespace: o.entries.Namespace, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Processes: &processes, Events: mgr.GetEventRecorder("kubewasm-controller"), RolledBack: rolledBack,
+	})
 	if o.entries.CAFile != "" {
 		controllers = append(controllers, &entries.Reconciler{Config: o.entries, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Processes: &processes})
 	}
