@@ -53,7 +53,7 @@ type Object struct {
 	// Pinned is the artifact to load in place of module.oci, empty for that one.
 	Pinned string
 	// Spec is the spec in JSON. It is nil if there is no room for it.
-	Spec json.RawMessage
+	Spec json.RawMessage `json:",omitempty"`
 
 	// The others are of a rollout. Generation is that of the revision then, and Revision its number, 0
 	// for an object whose newest spec serves at once.

@@ -21,6 +21,8 @@ const (
 	defaultPause       = time.Minute
 	defaultDeadline    = 10 * time.Minute
 	defaultUnavailable = 5
+	// again is the time after which a step that has begun is judged.
+	again = 100 * time.Millisecond
 )
 
 // The reasons of the condition RolledOut.
@@ -101,6 +103,8 @@ func next(before *v1alpha1.RolloutStatus, in *input) *result {
 		s.Candidate, s.Trial = in.wanted.DeepCopy(), in.generation
 		r.bounds()
 		r.begin(steps[0])
+		r.progress()
+		return &r.result
 	case changed:
 		r.bounds()
 		i := slices.IndexFunc(steps, func(one step) bool { return one.number >= s.Step })
@@ -247,7 +251,7 @@ func (r *rollout) judge(steps []step) {
 			serving++
 		}
 	}
-	where := fmt.Sprintf("in step %d of %d", s.Step, max(len(r.rollout.Steps), int(s.Step)))
+	where := r.where()
 	if failing != 0 {
 		r.back("Failing", fmt.Sprintf("%s: it fails on %d of %d processes, as on %s: %s", where, failing, all, example.Name, example.State.Failing))
 		return
@@ -265,8 +269,8 @@ func (r *rollout) judge(steps []step) {
 		return
 	case complete && elapsed >= one.pause && i+1 < len(steps):
 		r.begin(steps[i+1])
-		where = fmt.Sprintf("in step %d of %d", s.Step, max(len(r.rollout.Steps), int(s.Step)))
-		r.wait = time.Second
+		r.progress()
+		return
 	case complete && elapsed >= one.pause:
 		s.Stable = s.Candidate
 		r.end(nil)
@@ -280,7 +284,20 @@ func (r *rollout) judge(steps []step) {
 	default:
 		r.wait = deadline - elapsed
 	}
-	r.reason, r.message = reasonProgressing, fmt.Sprintf("revision %d is %s%s", s.Wanted, where, r.beside())
+	wait := r.wait
+	r.progress()
+	r.wait = wait
+}
+
+// progress describes a step, which is judged again soon.
+func (r *rollout) progress() {
+	r.reason, r.message = reasonProgressing, fmt.Sprintf("revision %d is %s%s", r.status.Wanted, r.where(), r.beside())
+	r.wait = again
+}
+
+// where describes the step.
+func (r *rollout) where() string {
+	return fmt.Sprintf("in step %d of %d", r.status.Step, max(len(r.rollout.Steps), int(r.status.Step)))
 }
 
 // beside describes the revision of the other processes.
