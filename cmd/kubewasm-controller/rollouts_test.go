@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -330,4 +331,82 @@ func TestRollout(t *testing.T) {
 	if h.Status.Revision != "4" {
 		t.Errorf("revision is %q", h.Status.Revision)
 	}
+}
+
+// The first revision of a policy monitors until its rollout ends, and a later one is compared in a
+// shadow first. API servers ask by the rules of the stable revision meanwhile.
+func TestRolloutOfAPolicy(t *testing.T) {
+	w := newWorld(t)
+	w.run(t, w.options())
+	pods := []*corev1.Pod{w.pod(t, "webhook", "webhook-1", "n"), w.pod(t, "webhook", "webhook-2", "n")}
+	const steps = `"rollout":{"steps":[{"mode":"Monitor","pause":"0s"},{"mode":"Shadow","pause":"0s"},{"percent":50,"pause":"0s"}]}`
+	p := policy("zone", `{`+steps+`}`)
+	w.create(t, p)
+	// reports has the replicas serve a revision on a trial, and report on it.
+	reports := func(revision, trial int64, failing string) {
+		t.Helper()
+		for _, pod := range pods {
+			s := state(p, "Serving", "")
+			s.Revision, s.Trial, s.Failing = revision, trial, failing
+			w.report(t, pod, s)
+		}
+	}
+	step := func(number int32, mode string, stable, candidate int64) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("step %d", number), func() error {
+			if err := w.admin.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+				return err
+			}
+			r := p.Status.Rollout
+			if r == nil || r.Step != number || r.Mode != mode || r.Candidate == nil || r.Candidate.Revision != candidate || (r.Stable == nil) != (stable == 0) || r.Stable != nil && r.Stable.Revision != stable {
+				return fmt.Errorf("the rollout is %+v", r)
+			}
+			return nil
+		})
+	}
+	entry := func(failure admissionv1.FailurePolicyType, resource string) {
+		t.Helper()
+		eventually(t, "the entry", func() error {
+			all, _ := w.entries(t)
+			if len(all) != 1 || *all[0].FailurePolicy != failure || all[0].Rules[0].Resources[0] != resource {
+				return fmt.Errorf("the entries are %+v", all)
+			}
+			return nil
+		})
+	}
+	step(1, "Monitor", 0, 1)
+	reports(1, p.Status.Rollout.Trial, "")
+	step(3, "", 0, 1)
+	entry(admissionv1.Ignore, "configmaps")
+	w.rolled(t, p, "Complete")
+	entry(admissionv1.Fail, "configmaps")
+
+	rules := `"match":{"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["secrets"]}]}`
+	w.change(t, p, func() { p.Spec = spec(`{` + rules + `,` + steps + `}`) })
+	step(2, "Shadow", 1, 2)
+	entry(admissionv1.Fail, "configmaps")
+	reports(1, p.Status.Rollout.Trial, "3 of 10 answers differ in the shadow, most of them allow -> deny")
+	if message := w.rolled(t, p, "RolledBack"); !strings.Contains(message, "in step 2 of 3: it fails on 2 of 2 processes, as on webhook-1: 3 of 10 answers differ in the shadow") {
+		t.Errorf("the message is %q", message)
+	}
+	entry(admissionv1.Fail, "configmaps")
+	// It is tried again, and serves.
+	w.change(t, p, func() {
+		p.Spec = spec(`{` + rules + `,` + strings.Replace(steps, `{"steps"`, `{"unavailable":0,"steps"`, 1) + `}`)
+	})
+	step(2, "Shadow", 1, 2)
+	reports(1, p.Status.Rollout.Trial, "")
+	step(3, "", 1, 2)
+	entry(admissionv1.Fail, "configmaps")
+	// One replica is of the step, by its name, and it is enough: the names of the next are others.
+	reports(2, p.Status.Rollout.Trial, "")
+	w.rolled(t, p, "Complete")
+	entry(admissionv1.Fail, "secrets")
+	w.status(t, p, "2/2", "Ready=True/Serving", "Sent=True/Sent")
+	// A policy with a rollout that is wrong is as it was.
+	w.change(t, p, func() { p.Spec = spec(`{"rollout":{"steps":[{"nodeSelector":"a=b"}]}}`) })
+	if got, want := w.rolled(t, p, "Invalid"), "rollout: steps[0].nodeSelector is for agents"; got != want {
+		t.Errorf("the message is %q, want %q", got, want)
+	}
+	entry(admissionv1.Fail, "secrets")
 }

@@ -166,8 +166,9 @@ func with(spec json.RawMessage, name string, value any) json.RawMessage {
 }
 
 // choose returns the version that the rollout of an object has for a process. of has the members that
-// all versions share. ok is false while the controller has not written the version.
-func (w *Watch) choose(of Object, enabled json.RawMessage, r *rollout) (chosen Object, ok bool) {
+// all versions share, and before is the version that the process has, nil for none. ok is false while the
+// controller has not written the version.
+func (w *Watch) choose(of Object, before *Object, enabled json.RawMessage, r *rollout) (chosen Object, ok bool) {
 	none := of
 	none.Held, none.Spec = true, nil
 	if r == nil || r.Stable != nil && len(r.Stable.Spec) == 0 || r.Candidate != nil && len(r.Candidate.Spec) == 0 {
@@ -186,6 +187,8 @@ func (w *Watch) choose(of Object, enabled json.RawMessage, r *rollout) (chosen O
 	switch {
 	case r.Stable != nil:
 		outside = object(r.Stable)
+	case before != nil && before.Revision == 0 && before.Spec != nil:
+		outside = *before // The controller has never seen it.
 	case r.Candidate != nil && of.Kind != NodeHooks.Kind:
 		// A policy without an entry would fail the requests that others have one for.
 		outside = object(r.Candidate)

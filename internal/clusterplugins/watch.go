@@ -279,7 +279,11 @@ func (w *Watch) put(k *kind, raw json.RawMessage, now time.Time) (bool, error) {
 	pin := o.Status.Pin
 	if controlled {
 		var ok bool
-		if newest, ok = w.choose(newest, enabled, o.Status.Rollout); !ok && same {
+		var before *Object
+		if same {
+			before = &e.newest
+		}
+		if newest, ok = w.choose(newest, before, enabled, o.Status.Rollout); !ok && same {
 			return false, nil // The controller is about to choose.
 		}
 	} else {
