@@ -124,6 +124,9 @@ func (p *Processes) Of(ctx context.Context, of plugin.Plugin, selector labels.Se
 		one := Process{Name: process.name}
 		if plugin.Component(of.Key.Kind) == plugin.Agent {
 			one.Name, one.Labels = cmp.Or(process.node, process.name), p.labels(ctx, process.node)
+			if process.report != nil { // By the name that it has for itself.
+				one.Name = cmp.Or(process.report.Node, process.name)
+			}
 			if !selector.Matches(one.Labels) {
 				continue
 			}
