@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/api/v1alpha1"
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/plugin"
+	"github.com/kubewasm/kubewasm/internal/cut"
 	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/program/statusz"
 )
@@ -122,7 +123,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var ready, not []row
 	for _, one := range all {
-		out := row{Plugin: one.Key.String(), Ready: one.Status.Ready, Revision: one.Status.Revision, Digest: one.Status.Digest[:min(12, len(one.Status.Digest))]}
+		out := row{Plugin: one.Key.String(), Ready: one.Status.Ready, Revision: one.Status.Revision, Digest: cut.Text(one.Status.Digest, 12)}
 		if s := one.Status.Rollout; s != nil {
 			out.Wanted = fmt.Sprint(s.Wanted)
 		}
