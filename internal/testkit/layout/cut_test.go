@@ -19,6 +19,7 @@ var boundedLists = map[string][]string{
 	"admission/kubewarden/capabilities/provider.go":          {"addresses[:min(len(addresses), maxAddresses)]"},
 	"internal/boolexpr/boolexpr.go":                          {"rest[:min(max(n, 1), len(rest))]"}, // A token, of which the parser knows the end.
 	"cmd/kubewasm/run.go":                                    {"t.failures[:min(len(t.failures), maxFailures)]"},
+	"cmd/kubewasm/status.go":                                 {"s.Processes[:mostLogged]"},
 	"cmd/kubewasm-controller/internal/rollouts/page.go":      {"rows[:min(len(rows), maxRows)]"},
 	"cmd/kubewasm-controller/internal/rollouts/revisions.go": {"numbers[:max(0, len(numbers)-limit)]"},
 	"examples/controller/autoscaler/decide.go":               {"text[:min(len(text), 4*n)]"}, // An example imports nothing internal, and makes it valid itself.
