@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -218,38 +220,55 @@ func (w *world) revisions(t testing.TB, o client.Object) (numbers []int64) {
 
 // A change of a NodeHook comes into service step by step, a version that traps is rolled back at its
 // first step, and one field rolls back to an older one.
-func TestRollout(t *testing.T) {
+func TestRollouts(t *testing.T) {
 	w := newWorld(t)
-	f := newFleet(t, w, 40)
 	w.run(t, w.options())
+	t.Run("hook", func(t *testing.T) { rolloutOfAHook(t, w) })
+	t.Run("policy", func(t *testing.T) { rolloutOfAPolicy(t, w) })
+}
+
+// rolloutOfAHook has KUBEWASM_SCALE nodes.
+func rolloutOfAHook(t *testing.T, w *world) {
+	size := 40
+	if text := os.Getenv("KUBEWASM_SCALE"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size = n
+	}
+	ready := func(n int) string { return fmt.Sprintf("%d/%d", n, size) }
+	f := newFleet(t, w, size)
 	const steps = `"rollout":{"steps":[{"percent":5,"pause":"0s"},{"percent":50,"pause":"0s"}]}`
 	h := hook("shares", "a", "")
 	w.create(t, h)
 	w.rolled(t, h, "Complete")
-	w.status(t, h, "40/40", "Ready=True/Serving")
+	w.status(t, h, ready(size), "Ready=True/Serving")
 	if h.Status.Revision != "1" || h.Status.Rollout.Stable.Spec != nil {
 		t.Errorf("the status is %+v", h.Status)
 	}
 
 	// Each node writes at most twice: for the revision that it serves by now, and for the next.
-	before := f.writes.Load()
+	before, begun := f.writes.Load(), time.Now()
 	w.change(t, h, func() { h.Spec = hookSpec("b", steps) })
 	w.rolled(t, h, "Complete")
-	w.status(t, h, "40/40", "Ready=True/Serving")
-	if got := f.writes.Load() - before; got > 2*40 {
-		t.Errorf("%d writes of 40 nodes", got)
+	w.status(t, h, ready(size), "Ready=True/Serving")
+	if got := f.writes.Load() - before; got > int64(2*size) {
+		t.Errorf("%d writes of %d nodes", got, size)
+	} else {
+		t.Logf("a change in two steps took %s, with %d writes of %d nodes", time.Since(begun).Round(time.Millisecond), got, size)
 	}
 
 	// 1 % of the Pods trap.
 	w.change(t, h, func() { h.Spec = hookSpec("traps", `"rollout":{"steps":[{"percent":5,"pause":"1h"}]}`) })
 	w.rolled(t, h, "Progressing")
 	eventually(t, "two nodes in the step", func() error {
-		if got := f.serving("shares"); got[3] != 2 || got[2] != 38 {
+		if got := f.serving("shares"); got[3] != size/20 || got[2] != size-size/20 {
 			return fmt.Errorf("the nodes serve %v", got)
 		}
 		return nil
 	})
-	before = f.writes.Load()
+	before, begun = f.writes.Load(), time.Now()
 	for range 150 {
 		for _, n := range f.nodes {
 			n.call()
@@ -259,20 +278,21 @@ func TestRollout(t *testing.T) {
 	if want := "revision 3 was rolled back in step 1 of 1: it fails on "; !strings.HasPrefix(message, want) || !strings.Contains(message, "1 failed calls, the first: the guest trapped: unreachable; revision 2 serves") {
 		t.Errorf("the message is %q", message)
 	}
-	w.status(t, h, "0/40", "Ready=False/OtherRevision")
+	w.status(t, h, ready(0), "Ready=False/OtherRevision")
 	eventually(t, "all nodes serve the stable revision", func() error {
-		if got := f.serving("shares"); got[2] != 40 {
+		if got := f.serving("shares"); got[2] != size {
 			return fmt.Errorf("the nodes serve %v", got)
 		}
 		return nil
 	})
+	t.Logf("it was rolled back after %s, with %d writes", time.Since(begun).Round(time.Millisecond), f.writes.Load()-before)
 	refused := 0
 	for _, n := range f.nodes {
 		n.mu.Lock()
 		refused += n.refused[3]
 		n.mu.Unlock()
 	}
-	if refused != 2 {
+	if refused != size/20 {
 		t.Errorf("%d Pods were refused, want one on each node of the step", refused)
 	}
 	// It stays so until the spec changes.
@@ -286,7 +306,7 @@ func TestRollout(t *testing.T) {
 	w.change(t, h, func() { h.Spec = hookSpec("traps", `"rollout":{"steps":[{"nodeSelector":"pool=first","pause":"1h"}]}`) })
 	w.rolled(t, h, "Progressing")
 	eventually(t, "the node that the step selects", func() error {
-		if got := f.serving("shares"); got[3] != 1 || got[2] != 39 || f.nodes[0].serves["shares"] != 3 {
+		if got := f.serving("shares"); got[3] != 1 || got[2] != size-1 || f.nodes[0].serves["shares"] != 3 {
 			return fmt.Errorf("the nodes serve %v", got)
 		}
 		return nil
@@ -298,7 +318,7 @@ func TestRollout(t *testing.T) {
 		h.Spec = hookSpec("c", `"rollout":{"steps":[{"percent":1,"pause":"0s"}]},"revisionHistoryLimit":1`)
 	})
 	w.rolled(t, h, "Complete")
-	w.status(t, h, "40/40", "Ready=True/Serving")
+	w.status(t, h, ready(size), "Ready=True/Serving")
 	if h.Status.Revision != "4" {
 		t.Errorf("revision is %q", h.Status.Revision)
 	}
@@ -317,17 +337,17 @@ func TestRollout(t *testing.T) {
 	}
 	patch(`{"revision":3}`)
 	w.rolled(t, h, "Complete")
-	w.status(t, h, "40/40", "Ready=True/Serving")
+	w.status(t, h, ready(size), "Ready=True/Serving")
 	patch(`{"revision":2}`)
 	if got, want := w.rolled(t, h, "RevisionGone"), "there is no revision 2: the history has 3, 4"; got != want {
 		t.Errorf("the message is %q, want %q", got, want)
 	}
-	if got := f.serving("shares"); got[3] != 40 {
+	if got := f.serving("shares"); got[3] != size {
 		t.Errorf("the nodes serve %v", got)
 	}
 	patch(`{"revision":null}`)
 	w.rolled(t, h, "Complete")
-	w.status(t, h, "40/40", "Ready=True/Serving")
+	w.status(t, h, ready(size), "Ready=True/Serving")
 	if h.Status.Revision != "4" {
 		t.Errorf("revision is %q", h.Status.Revision)
 	}
@@ -335,9 +355,7 @@ func TestRollout(t *testing.T) {
 
 // The first revision of a policy monitors until its rollout ends, and a later one is compared in a
 // shadow first. API servers ask by the rules of the stable revision meanwhile.
-func TestRolloutOfAPolicy(t *testing.T) {
-	w := newWorld(t)
-	w.run(t, w.options())
+func rolloutOfAPolicy(t *testing.T, w *world) {
 	pods := []*corev1.Pod{w.pod(t, "webhook", "webhook-1", "n"), w.pod(t, "webhook", "webhook-2", "n")}
 	const steps = `"rollout":{"steps":[{"mode":"Monitor","pause":"0s"},{"mode":"Shadow","pause":"0s"},{"percent":50,"pause":"0s"}]}`
 	p := policy("zone", `{`+steps+`}`)

@@ -3,6 +3,11 @@
 // A decision is in the status of the plugin. Processes choose by their names, so none is told by
 // itself. It is made of the status before and of the reports, and written if nobody has written the
 // object meanwhile: a controller that is killed, or that is one of two, changes nothing about it.
+//
+// The status has the specs of the stable revision and of the one on trial. Processes could read the
+// PluginRevisions in their place, but then 5,000 agents would watch a second resource, a decision could
+// come before the revision that it names, and an agent that starts again without the API server would
+// need both to be of the same time.
 package rollouts
 
 import (
@@ -128,7 +133,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key plugin.Key) (reconcile.R
 			if err != nil {
 				return reconcile.Result{}, err
 			}
-			return reconcile.Result{}, r.trim(ctx, p, all, limit(spec), before)
+			return reconcile.Result{}, r.trim(ctx, p, all, limit(key, spec), before)
 		}
 		// The cache is enough to see that there is nothing to do.
 		in, err := r.input(ctx, p, spec)
@@ -256,7 +261,7 @@ func (r *Reconciler) decide(ctx context.Context, key plugin.Key) (reconcile.Resu
 		r.RolledBack.WithLabelValues(key.Kind, res.cause).Inc()
 	}
 	r.tell(object, before, condition, spec)
-	return reconcile.Result{RequeueAfter: res.wait}, r.trim(ctx, p, all, limit(spec), &res.status)
+	return reconcile.Result{RequeueAfter: res.wait}, r.trim(ctx, p, all, limit(key, spec), &res.status)
 }
 
 // result returns the decision about a plugin. The error may be a refusal.
@@ -337,9 +342,14 @@ func (r *Reconciler) refuse(p plugin.Plugin, why *refusal, spec *plugin.Spec, al
 	return res
 }
 
-func limit(spec *plugin.Spec) int {
-	if spec == nil || spec.RevisionHistoryLimit == nil {
+// limit returns the number of revisions to keep. Those who write in a namespace get no more than the
+// default.
+func limit(key plugin.Key, spec *plugin.Spec) int {
+	switch {
+	case spec == nil || spec.RevisionHistoryLimit == nil:
 		return defaultHistory
+	case key.Namespace != "":
+		return min(max(0, *spec.RevisionHistoryLimit), defaultHistory)
 	}
 	return max(0, *spec.RevisionHistoryLimit)
 }
