@@ -167,6 +167,13 @@ generate: $(WAT:.wat=.wasm) ## Rebuild the generated views and the .wasm of test
 %.wasm: %.wat
 	wat2wasm --debug-names $< -o $@
 
+SITE := /tmp/kubewasm-site
+
+.PHONY: site
+site: ## Build the documentation site in SITE, check its links, and open its pages in chromium, which needs npm: 2 minutes.
+	go run ./internal/testkit/site $(SITE_FLAGS) $(SITE)
+	KUBEWASM_SITE=$(SITE) go test -count 1 -run '^TestInABrowser$$' ./internal/testkit/site
+
 .PHONY: pictures
 pictures: ## Write the screenshots of docs/images, which needs chromium.
 	export KUBEWASM_PICTURES=$(CURDIR)/docs/images CI=1 && \
