@@ -122,6 +122,20 @@ func prose(text string) string {
 	return regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(text, "")
 }
 
+// TestUpstreamHasReproducers holds that each entry of docs/upstream.md names a test that reproduces it, or shows
+// the guard at work. TestDocumentsNameTestsThatExist holds that the tests exist.
+func TestUpstreamHasReproducers(t *testing.T) {
+	entries := regexp.MustCompile(`(?m)^\*\*\d+\. `).Split(read(t, "docs/upstream.md"), -1)[1:]
+	if len(entries) < 20 {
+		t.Errorf("only %d entries", len(entries))
+	}
+	for _, entry := range entries {
+		if !regexp.MustCompile("`(?:Test|Benchmark)\\w+`").MatchString(strings.Split(entry, "\n## ")[0]) && !strings.Contains(entry, "Reproducer: the one of that pull request") {
+			t.Errorf("docs/upstream.md has no reproducer of: %.80s", entry)
+		}
+	}
+}
+
 // TestFunctionsOfArchitectureAreInTheirFiles holds that the functions of docs/architecture.md are in the files beside them.
 func TestFunctionsOfArchitectureAreInTheirFiles(t *testing.T) {
 	rows := regexp.MustCompile("(?m)\\| `(?:\\w+\\.)?(\\w+)` \\| \\[(\\S+)\\]").FindAllStringSubmatch(read(t, "docs/architecture.md"), -1)
