@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -69,7 +70,43 @@ func (s *pages) reference() error {
 		}
 		s.generate(filepath.ToSlash(rel), page{path: "reference/" + strings.ToLower(crd.Spec.Names.Kind), title: crd.Spec.Names.Kind, text: text.String()})
 	}
+	if err := s.support(); err != nil {
+		return err
+	}
 	return s.packages()
+}
+
+// support adds the versions that the modules of the repository are built and tested with.
+func (s *pages) support() error {
+	var text strings.Builder
+	text.WriteString("# Support matrix\n\nThe versions that the tests of this version of kubewasm ran with, from its go.mod files. [Compatibility](/compatibility.md) has what ran on each Kubernetes.\n\n| | Version | From |\n|---|---|---|\n")
+	for _, row := range []struct{ name, file, path string }{
+		{"Go, at least", "go.mod", "go"},
+		{"wazero", "go.mod", "github.com/tetratelabs/wazero"},
+		{"Kubernetes 1.35, scheduler framework", "sched/kube135/go.mod", "k8s.io/kube-scheduler"},
+		{"Kubernetes 1.36, scheduler framework", "sched/kube136/go.mod", "k8s.io/kube-scheduler"},
+		{"Kubernetes 1.37, scheduler framework", "sched/kube137/go.mod", "k8s.io/kube-scheduler"},
+		{"Kubernetes 1.38, scheduler framework", "sched/kube138/go.mod", "k8s.io/kube-scheduler"},
+		{"NRI", "hooks/runtime/go.mod", "github.com/containerd/nri"},
+		{"CRI", "hooks/runtime/go.mod", "k8s.io/cri-api"},
+		{"containerd", "hooks/runtime/e2e/go.mod", "github.com/containerd/containerd/v2"},
+		{"runc", "hooks/runtime/e2e/go.mod", "github.com/opencontainers/runc"},
+		{"OPA", "internal/testkit/rego/go.mod", "github.com/open-policy-agent/opa"},
+		{"oras-go", "go.mod", "oras.land/oras-go/v2"},
+	} {
+		file, err := os.ReadFile(filepath.Join(s.root, row.file))
+		if err != nil {
+			return err
+		}
+		m := regexp.MustCompile(`(?m)^\s*` + regexp.QuoteMeta(row.path) + ` (\S+)`).FindSubmatch(file)
+		if m == nil {
+			return fmt.Errorf("%s: no version of %s", row.file, row.path)
+		}
+		fmt.Fprintf(&text, "| %s | %s | %s |\n", row.name, m[1], row.file)
+	}
+	text.WriteString("\nNodes: cgroup v1 and v2 on Linux; the tests of v2 boot the kernel of Debian's package linux-image-cloud-amd64 under QEMU.\n")
+	s.generate("go.mod", page{path: "reference/support", title: "Support matrix", text: text.String()})
+	return nil
 }
 
 // generate adds the page that is generated from a file.
