@@ -2,7 +2,7 @@
 # coverage.sh runs the tests of packages that take bytes of guests and of servers, and fails if less of their
 # statements is covered than when the floor was measured, rounded down. Raise the floor with the coverage.
 set -euo pipefail
-floor=FLOOR
+floor=91
 packages=(./abi ./codec/... ./internal/json/... ./internal/objects ./internal/statemap)
 profile=$(mktemp)
 trap 'rm "$profile"' EXIT
