@@ -19,6 +19,7 @@ var boundedLists = map[string][]string{
 	"admission/kubewarden/capabilities/provider.go": {"addresses[:min(len(addresses), maxAddresses)]"},
 	"internal/boolexpr/boolexpr.go":                 {"rest[:min(max(n, 1), len(rest))]"}, // A token, of which the parser knows the end.
 	"cmd/kubewasm/run.go":                           {"t.failures[:min(len(t.failures), maxFailures)]"},
+	"cmd/kubewasm/status.go":                        {"s.Processes[:mostLogged]"},
 	"examples/controller/autoscaler/decide.go":      {"text[:min(len(text), 4*n)]"}, // An example imports nothing internal, and makes it valid itself.
 	"host/oci/client.go":                            {"all[:min(len(all), maxReferrers)]"},
 	"internal/replay/about.go":                      {"e.Data[:min(len(e.Data), 4<<10)]"}, // Words of ASCII are looked for in it.

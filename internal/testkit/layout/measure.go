@@ -45,7 +45,7 @@ const (
 
 // bounds are the bounds and the targets of the figures. A bound is the figure of its day, rounded up.
 var bounds = []Figure{
-	{Name: linesOfAll, Bound: 172_300, Target: 114_000},
+	{Name: linesOfAll, Bound: 173_700, Target: 114_000},
 	{Name: linesOfRoot, Bound: 108_300, Target: 90_000},
 	{Name: linesOfAdapter, Bound: 41_700, Target: 50_000},
 	{Name: rootPackages, Bound: 196, Target: 165},
