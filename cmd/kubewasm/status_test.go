@@ -11,13 +11,13 @@ import (
 
 func TestLinesAboutAPlugin(t *testing.T) {
 	tests := map[string]bool{
-		`time=1 level=INFO msg="policy denied the request" policy=zone uid=1`:   true,
-		`time=1 level=INFO msg="plugin is loaded" plugin=zone`:                  true,
+		`time=1 level=INFO msg="policy denied the request" policy=zone uid=1`:    true,
+		`time=1 level=INFO msg="plugin is loaded" plugin=zone`:                   true,
 		`{"level":"INFO","msg":"plugin is loaded","plugin":"zone","digest":"a"}`: true,
-		`time=1 level=INFO msg=a plugin=zone-of-others`:                         false,
-		`{"msg":"a","plugin":"zones"}`:                                          false,
-		`time=1 msg="zone" uid=zone`:                                            false,
-		`time=1 msg=a policy="zone"`:                                            true,
+		`time=1 level=INFO msg=a plugin=zone-of-others`:                          false,
+		`{"msg":"a","plugin":"zones"}`:                                           false,
+		`time=1 msg="zone" uid=zone`:                                             false,
+		`time=1 msg=a policy="zone"`:                                             true,
 	}
 	for line, want := range tests {
 		if got := names(line, "zone"); got != want {
