@@ -20,7 +20,7 @@
 //
 // Usage:
 //
-//	kubewasm new --kind KIND [--lang LANGUAGE] [--name NAME] [--module PATH] DIR
+//	kubewasm new --kind KIND [--lang LANGUAGE] [--ci FORGE] [--name NAME] [--module PATH] DIR
 //
 // New writes a small plugin that works, with its test, its configuration, objects to run
 // it on, and a README.md with the commands that test, build, inspect and run it. It
@@ -38,6 +38,9 @@
 //
 // The flags are:
 //
+//	--ci FORGE
+//		Also write the pipeline of a repository at github or gitlab that has the plugin in its root: it tests
+//		each change, and pushes, signs and annotates tags for Artifact Hub.
 //	--kind KIND
 //		The kind of the plugin: scheduler, admission, conversion, hook or service.
 //	--lang LANGUAGE

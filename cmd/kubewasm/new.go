@@ -123,7 +123,9 @@ func newPlugin(t *tool, flags *pflag.FlagSet) action {
 	module := flags.String("module", "", "")
 	name := flags.String("name", "", "")
 	oneOf(flags, "kind", directories("templates/go")...)
+	forge := flags.String("ci", "", "")
 	oneOf(flags, "lang", directories("templates")...)
+	oneOf(flags, "ci", "github", "gitlab")
 	return func(ctx context.Context, args []string) error {
 		dir, err := argument(flags, args, "")
 		if err != nil {
@@ -151,6 +153,9 @@ func newPlugin(t *tool, flags *pflag.FlagSet) action {
 			}
 			return &usageError{fmt.Errorf("new: unknown kind %q%s", *kind, nearest.Hint("; ", *kind, kinds))}
 		}
+		if forges := []string{"github", "gitlab"}; *forge != "" && !slices.Contains(forges, *forge) {
+			return &usageError{fmt.Errorf("new: unknown forge %q%s", *forge, nearest.Hint("; ", *forge, forges))}
+		}
 		s := &scaffold{Language: guestbuild.Languages[l], Kind: *kind, Name: cmp.Or(*name, filepath.Base(absolute)), Module: *module, Library: thisLibrary(), dir: dir}
 		if !namePattern.MatchString(s.Name) {
 			return fmt.Errorf("new %s: %q is no name of a plugin: give one of small letters, digits, - and . with --name", dir, s.Name)
@@ -167,6 +172,11 @@ func newPlugin(t *tool, flags *pflag.FlagSet) action {
 		}
 		if err := s.fill(); err != nil {
 			return fmt.Errorf("new %s: %w", dir, err)
+		}
+		if *forge != "" {
+			if err := s.addPipeline(*forge); err != nil {
+				return fmt.Errorf("new %s: %w", dir, err)
+			}
 		}
 		if err := s.write(); err != nil {
 			return fmt.Errorf("new %s: %w", dir, err)

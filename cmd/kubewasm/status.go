@@ -44,6 +44,7 @@ type pluginStatus struct {
 	Module     string             `json:"module,omitempty"`
 	Created    metav1.Time        `json:"created"`
 	Ready      string             `json:"ready,omitempty"`
+	Revision   string             `json:"revision,omitempty"`
 	InService  bool               `json:"inService"`
 	Why        string             `json:"why,omitempty"`
 	Digest     string             `json:"digest,omitempty"`
@@ -161,7 +162,7 @@ func rank(state string) int {
 func statusOf(kind string, p *pluginObject) pluginStatus {
 	s := pluginStatus{
 		Kind: kind, Namespace: p.Namespace, Name: p.Name, Generation: p.Generation, Mode: p.Spec.Mode, Created: p.CreationTimestamp,
-		Ready: p.Status.Ready, Digest: p.Status.Digest, Conditions: p.Status.Conditions, Module: sourceOf(p),
+		Ready: p.Status.Ready, Revision: p.Status.Revision, Digest: p.Status.Digest, Conditions: p.Status.Conditions, Module: sourceOf(p),
 	}
 	ready := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
 	switch {
@@ -191,9 +192,9 @@ func writeStatuses(w io.Writer, list []pluginStatus) error {
 		return err
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "KIND\tNAMESPACE\tNAME\tREADY\tMODE\tMODULE\tAGE\tWHY")
+	fmt.Fprintln(table, "KIND\tNAMESPACE\tNAME\tREADY\tREVISION\tMODE\tMODULE\tAGE\tWHY")
 	for _, s := range list {
-		foreign.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Kind, cmp.Or(s.Namespace, "-"), s.Name, cmp.Or(s.Ready, "-"), cmp.Or(s.Mode, "Enforce"), cmp.Or(s.Module, "-"), age(s.Created), s.Why)
+		foreign.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Kind, cmp.Or(s.Namespace, "-"), s.Name, cmp.Or(s.Ready, "-"), cmp.Or(s.Revision, "-"), cmp.Or(s.Mode, "Enforce"), cmp.Or(s.Module, "-"), age(s.Created), s.Why)
 	}
 	return table.Flush()
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -54,6 +55,17 @@ func TestWhatIsNotOfGoIsLeftAlone(t *testing.T) {
 // TestGuestOfStandardGo holds that a guest of Go returns the same and leaves the same in its
 // memory and its globals with the pass and without, call by call and also when it panics. It
 // spends the same fuel on both engines.
+// TestUpstream has the reproducer of docs/upstream.md about Go: an i32.eqz between a comparison and every second
+// instruction if.
+func TestUpstream(t *testing.T) {
+	guest := goGuest(t)
+	turned := len(regexp.MustCompile("(?s)[\x46-\x5a]\x45\x04\x40").FindAll(guest, -1)) // i32.eq to i64.ge_u.
+	straight := len(regexp.MustCompile("(?s)[\x46-\x5a]\x04\x40").FindAll(guest, -1))
+	if turned < straight/2 {
+		t.Errorf("%d comparisons are turned by i32.eqz, %d are not: take the entry out of docs/upstream.md", turned, straight)
+	}
+}
+
 func TestGuestOfStandardGo(t *testing.T) {
 	guest := goGuest(t)
 	recognised(t, guest)

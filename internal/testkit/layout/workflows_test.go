@@ -2,6 +2,7 @@ package layout
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -58,6 +59,54 @@ func TestWorkflows(t *testing.T) {
 					t.Errorf("%s: %s: a script has an expression, want a variable of env: %s", file, name, step.Run)
 				}
 			}
+		}
+	}
+}
+
+// TestPathsAndSignOff runs the scripts of the first job of CI on commits of a repository of its own.
+func TestPathsAndSignOff(t *testing.T) {
+	scripts, err := filepath.Abs("../../../.github")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	run := func(name string, args ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), name, args...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@example.com")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	commit := func(file, message string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(message), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"commit", "-q", "-m", message}} {
+			if out, err := run("git", args...); err != nil {
+				t.Fatalf("git %s: %v: %s", args, err, out)
+			}
+		}
+	}
+	commit("README.md", "Begin")
+	for _, tc := range []struct {
+		file, message, code string
+		signed              bool
+	}{
+		{"docs/guide.md", "Guide\n\nSigned-off-by: A <a@example.com>", "code=false\n", true},
+		{"docs/images/a.png", "Picture\n\nSigned-off-by: B <b@example.com>", "code=false\n", false},
+		{"host/host.go", "Host", "code=true\n", false},
+		{"internal/x/testdata/a.md", "Data\n\nSigned-off-by: A <a@example.com>", "code=true\n", true},
+	} {
+		commit(tc.file, tc.message)
+		if got, err := run(scripts+"/paths.sh", "HEAD~1"); err != nil || got != tc.code {
+			t.Errorf("%s: got %q, error %v, want %q", tc.file, got, err, tc.code)
+		}
+		if out, err := run(scripts+"/dco.sh", "HEAD~1"); (err == nil) != tc.signed {
+			t.Errorf("%q: error %v, signed %t: %s", tc.message, err, tc.signed, out)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/testkit/self"
 )
 
-// Page is a page as a browser shows it, with scripts disabled.
+// Page is a page as a browser shows it.
 type Page struct {
 	// Width and Height are those of the content, in CSS pixels. Text is the visible text.
 	Width, Height float64
@@ -140,6 +140,14 @@ func (b *Browser) next() (e event, err error) {
 // Open opens a URL in a window of that many CSS pixels.
 func (b *Browser) Open(url string, width, height int) *Page {
 	b.t.Helper()
+	return b.Run(url, width, height, "")
+}
+
+// Run opens a URL as Open does, but with scripts enabled, and evaluates script when it is loaded. The
+// picture is taken when the promise that script returns is fulfilled; a promise that is rejected fails the test.
+// An empty script is that of Open.
+func (b *Browser) Run(url string, width, height int, script string) *Page {
+	b.t.Helper()
 	do := func(session, method string, params, result any) {
 		b.t.Helper()
 		text, err := b.send(session, method, params)
@@ -158,7 +166,7 @@ func (b *Browser) Open(url string, width, height int) *Page {
 		do(s, domain+".enable", nil, nil)
 	}
 	do(s, "Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
-	do(s, "Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
+	do(s, "Emulation.setScriptExecutionDisabled", map[string]any{"value": script == ""}, nil)
 	b.events = nil
 	var navigated struct{ ErrorText string }
 	do(s, "Page.navigate", map[string]any{"url": url}, &navigated)
@@ -171,6 +179,13 @@ func (b *Browser) Open(url string, width, height int) *Page {
 			b.t.Fatalf("chromium: %v", err)
 		}
 		b.events = append(b.events, e)
+	}
+	if script != "" {
+		var ran struct{ ExceptionDetails json.RawMessage }
+		do(s, "Runtime.evaluate", map[string]any{"expression": script, "awaitPromise": true}, &ran)
+		if ran.ExceptionDetails != nil {
+			b.t.Errorf("%s: the script failed: %s", url, ran.ExceptionDetails)
+		}
 	}
 	p := new(Page)
 	var metrics struct {

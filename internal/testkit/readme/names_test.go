@@ -3,6 +3,7 @@ package readme
 import (
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -19,6 +20,8 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz|Example)\w+)\(`)
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
+		case err == nil && d.IsDir() && (d.Name() == "node_modules" || path == filepath.Join(root, "docs/site/src")):
+			return filepath.SkipDir // Of others, and copies.
 		case err != nil || d.IsDir():
 			return err
 		case strings.HasSuffix(path, ".md"):
@@ -80,8 +83,11 @@ func TestReportedFaultsAreWhole(t *testing.T) {
 // TestLinksLeadSomewhere holds that the files and headings are there to which documents link.
 func TestLinksLeadSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	for _, document := range append(documents(t), "cmd/kubewasm-webhook/README.md", "abi/SPEC.md") {
-		for _, m := range link.FindAllStringSubmatch(read(t, document), -1) {
+	for _, document := range tracked(t, "*.md") {
+		if strings.Contains(document, "/testdata/") {
+			continue
+		}
+		for _, m := range link.FindAllStringSubmatch(prose(read(t, document)), -1) {
 			target, anchor, _ := strings.Cut(m[1], "#")
 			if strings.Contains(target, ":") {
 				continue // Elsewhere.
@@ -90,11 +96,67 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			if target != "" {
 				file = filepath.Join(filepath.Dir(document), target)
 			}
-			if _, err := os.Stat(filepath.Join(root, file)); err != nil {
-				t.Errorf("%s links to %s, which does not exist", document, m[1])
-			} else if anchor != "" && !slices.Contains(anchors(read(t, file)), anchor) {
-				t.Errorf("%s links to %s, which has no such heading", document, m[1])
-			}
+			leads(t, document, file, anchor)
+		}
+	}
+}
+
+// TestSourcesNameDocuments holds the same of the documents and headings that comments, messages, charts and
+// templates name, by their path or by their address in the forge.
+func TestSourcesNameDocuments(t *testing.T) {
+	named := regexp.MustCompile("(?:kubewasm/kubewasm/(?:blob|tree)/main/|(?:^|[\\s\"'`(]))(docs/[a-z/-]+\\.md|abi/SPEC\\.md|(?:RATIONALE|VERSIONING|CONTRIBUTING|SECURITY|CHANGELOG)\\.md)(?:#([a-z0-9-]+))?")
+	found := 0
+	for _, file := range tracked(t, "*.go", "*.yml", "*.yaml", "*.tmpl", "*.tpl", "*.txt", "*.proto", "*.rs", "*.ts", "*.mts", "*.h", "*.c", "*.toml", "*.rego", "*.sh", "*Makefile", "*Dockerfile", ".ci/run") {
+		if strings.Contains(file, "/testdata/") || strings.HasPrefix(file, "cmd/kubewasm/templates/") || strings.HasSuffix(file, "_test.go") {
+			continue // A template names files beside itself.
+		}
+		for _, m := range named.FindAllStringSubmatch(read(t, file), -1) {
+			found++
+			leads(t, file, m[1], m[2])
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d documents are named", found)
+	}
+}
+
+// leads fails if a file, or a heading in it, does not exist.
+func leads(t *testing.T, document, file, anchor string) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+		t.Errorf("%s links to %s, which does not exist", document, file)
+	} else if anchor != "" && strings.HasSuffix(file, ".md") && !slices.Contains(anchors(read(t, file)), anchor) {
+		t.Errorf("%s links to %s#%s, which has no such heading", document, file, anchor)
+	}
+}
+
+// tracked returns the files that git knows, by patterns of git.
+func tracked(t *testing.T, patterns ...string) []string {
+	t.Helper()
+	cmd := exec.Command("git", append([]string{"ls-files", "--"}, patterns...)...)
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Fields(string(out))
+}
+
+// prose returns a document without its blocks of code.
+func prose(text string) string {
+	return regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(text, "")
+}
+
+// TestUpstreamHasReproducers holds that each entry of docs/upstream.md names a test that reproduces it, or shows
+// the guard at work. TestDocumentsNameTestsThatExist holds that the tests exist.
+func TestUpstreamHasReproducers(t *testing.T) {
+	entries := regexp.MustCompile(`(?m)^\*\*\d+\. `).Split(read(t, "docs/upstream.md"), -1)[1:]
+	if len(entries) < 20 {
+		t.Errorf("only %d entries", len(entries))
+	}
+	for _, entry := range entries {
+		if !regexp.MustCompile("`(?:Test|Benchmark)\\w+`").MatchString(strings.Split(entry, "\n## ")[0]) && !strings.Contains(entry, "Reproducer: the one of that pull request") {
+			t.Errorf("docs/upstream.md has no reproducer of: %.80s", entry)
 		}
 	}
 }
@@ -115,7 +177,7 @@ func TestFunctionsOfArchitectureAreInTheirFiles(t *testing.T) {
 // anchors returns the anchors that the forge makes of the headings of a document.
 func anchors(text string) (list []string) {
 	drop := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
-	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(prose(text), -1) {
 		list = append(list, strings.ReplaceAll(drop.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
 	}
 	return list

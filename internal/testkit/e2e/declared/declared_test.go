@@ -444,7 +444,7 @@ func TestDeclared(t *testing.T) {
 		return c != nil && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "127.0.0.1:1")
 	})
 	w.want("shop", "all", "ver2")
-	w.command(2, "status")(`ClusterAdmissionPolicy +- +everywhere +0/2 +Enforce +127\.0\.0\.1:1/none:1 .*127\.0\.0\.1:1`)
+	w.command(2, "status")(`ClusterAdmissionPolicy +- +everywhere +0/2 +[0-9-]+.* +Enforce +127\.0\.0\.1:1/none:1 .*127\.0\.0\.1:1`)
 	w.command(2, "status", "cap/everywhere")(`not in service as declared: `, `(?m)^Ready +False `, `(?m)^kubewasm/webhook-0 .* Stale `, `(?m)^kubewasm/webhook-1 .* Stale `)
 	w.command(1, "status", "nobody")(`declares no plugin nobody`)
 	w.must(w.apply("", "everywhere", deny("ver3"), "all"))
