@@ -44,6 +44,7 @@ var (
 	ClusterAdmissionPolicies = Resource{"ClusterAdmissionPolicy", "clusteradmissionpolicies"}
 	AdmissionPolicies        = Resource{"AdmissionPolicy", "admissionpolicies"}
 	NodeHooks                = Resource{"NodeHook", "nodehooks"}
+	SchedulerPlugins         = Resource{"SchedulerPlugin", "schedulerplugins"}
 )
 
 // Object is an object that declares a plugin.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission/webhook/manage"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/sched"
 )
 
 // crds are the resources whose spec is a plugin of a configuration file, by the names of their
@@ -26,6 +27,12 @@ var crds = map[string]crd{
 	"admissionpolicies": {of: reflect.TypeFor[manage.PluginSpec](), without: []string{"record", "grants", "converts"}, sources: []string{"oci", "configMap", "secret", "bytes"}},
 	"nodehooks": {of: reflect.TypeFor[hooks.PluginConfig](), without: []string{"record"}, more: schema{
 		"nodeSelector": schema{"type": "string", "description": "NodeSelector is a selector on the labels of the node. The plugin is not loaded on other nodes."},
+	}},
+	"schedulerplugins": {of: reflect.TypeFor[sched.PluginConfig](), without: []string{"record"}, more: schema{
+		"schedulers": schema{"type": "object", "description": "Schedulers are the processes that the plugin is for, all by default.", "properties": schema{
+			"names":    schema{"type": "array", "items": schema{"type": "string"}, "description": "Names are those of profiles, as Pods have them in schedulerName. Default all."},
+			"selector": schema{"type": "string", "description": "Selector is a selector on the labels of the schedulers' Pods. Default all."},
+		}},
 	}},
 }
 

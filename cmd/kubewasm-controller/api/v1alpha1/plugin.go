@@ -183,8 +183,13 @@ type PluginReport struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	// component is the program: kubewasm-webhook or kubewasm-agent.
+	// component is the program: kubewasm-webhook, kubewasm-agent or kubewasm-scheduler.
 	Component string `json:"component"`
+	// schedulers are the names of the profiles of a scheduler.
+	//
+	// +listType=set
+	// +optional
+	Schedulers []string `json:"schedulers,omitempty"`
 	// version is the version of the program.
 	//
 	// +optional

@@ -57,7 +57,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		name  string
 		kinds []string
 	}{
-		{"pins", []string{plugin.ClusterAdmissionPolicy, plugin.NodeHook}},
+		{"pins", []string{plugin.ClusterAdmissionPolicy, plugin.NodeHook, plugin.SchedulerPlugin}},
 		{"pins-of-namespaces", []string{plugin.AdmissionPolicy}},
 	} {
 		// One at a time: a module may have 64 MiB.

@@ -34,6 +34,8 @@ import (
 const (
 	// maxStates bounds the states of a report; further ones are dropped.
 	maxStates = 4096
+	// maxSchedulers bounds the profiles of a scheduler.
+	maxSchedulers = 64
 	// maxMessageBytes bounds the message of a state.
 	maxMessageBytes = 512
 )
@@ -58,8 +60,10 @@ type Report struct {
 	metav1.ObjectMeta
 	// Component is that of the process: see package plugin.
 	Component, Node string
-	plugins         []unique.Handle[plugin.Key] // Sorted.
-	states          []unique.Handle[State]
+	// Schedulers are the names of the profiles of a scheduler.
+	Schedulers []string
+	plugins    []unique.Handle[plugin.Key] // Sorted.
+	states     []unique.Handle[State]
 }
 
 // GetObjectKind implements runtime.Object.
@@ -136,6 +140,9 @@ func Of(r *v1alpha1.PluginReport) *Report {
 	out := &Report{
 		ObjectMeta: metav1.ObjectMeta{Name: r.Name, Namespace: r.Namespace, UID: r.UID, ResourceVersion: r.ResourceVersion, OwnerReferences: r.OwnerReferences},
 		Component:  unique.Make(strings.TrimPrefix(cut.Text(r.Component, 64), "kubewasm-")).Value(), Node: cut.Text(r.Node, 253),
+	}
+	for _, name := range r.Schedulers[:min(len(r.Schedulers), maxSchedulers)] {
+		out.Schedulers = append(out.Schedulers, cut.Text(name, 253))
 	}
 	type entry struct {
 		plugin unique.Handle[plugin.Key]

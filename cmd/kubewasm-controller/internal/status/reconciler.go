@@ -64,7 +64,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	if err != nil {
 		return err
 	}
-	for _, kind := range []string{plugin.ClusterAdmissionPolicy, plugin.AdmissionPolicy, plugin.NodeHook} {
+	for _, kind := range []string{plugin.ClusterAdmissionPolicy, plugin.AdmissionPolicy, plugin.NodeHook, plugin.SchedulerPlugin} {
 		if err := c.Watch(Plugins(mgr, kind, soon, func(_, _ plugin.Plugin) bool { return true })); err != nil {
 			return err
 		}
