@@ -224,6 +224,8 @@ const lease = "kubewasm-controller"
 func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 	node := &metav1.PartialObjectMetadata{}
 	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	pods := map[string]cache.Config{}
 	for _, namespace := range o.reporting() {
 		pods[namespace] = cache.Config{LabelSelector: status.Pods()}
@@ -240,6 +242,7 @@ func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 			ByObject: map[client.Object]cache.ByObject{
 				&corev1.Pod{}: {Namespaces: pods, Transform: status.StripPod},
 				node:          {Transform: stripNode},
+				namespace:     {Transform: stripNode},
 				&admissionv1.ValidatingWebhookConfiguration{}: named,
 				&admissionv1.MutatingWebhookConfiguration{}:   named,
 			},
@@ -247,7 +250,7 @@ func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 	})
 }
 
-// stripNode is a transformation of the metadata of nodes: it keeps the labels.
+// stripNode is a transformation of the metadata of nodes and namespaces: it keeps the labels.
 func stripNode(object any) (any, error) {
 	if node, ok := object.(*metav1.PartialObjectMetadata); ok {
 		node.ObjectMeta = metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels}

@@ -257,7 +257,7 @@ func (w *Watch) put(k *kind, raw json.RawMessage, now time.Time) (bool, error) {
 	}
 	newest := Object{Kind: k.Kind, Namespace: o.Metadata.Namespace, Name: o.Metadata.Name, UID: o.Metadata.UID, Generation: o.Metadata.Generation, Spec: slices.Clone(o.Spec)}
 	pin := o.Status.Pin
-	if pin.Generation == newest.Generation {
+	if pin.Generation == newest.Generation && pins(pin.Reference, module(newest.Spec)) {
 		newest.Pinned = pin.Reference
 	}
 	if len(newest.Spec) == 0 {

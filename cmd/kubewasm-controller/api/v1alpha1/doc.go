@@ -6,6 +6,8 @@
 // the program's configuration file, without a name, which is that of the object. docs/schemas has
 // their JSON schemas, and so has the CustomResourceDefinition.
 //
+// A [ModuleTrust] bounds what the policies of namespaces may have.
+//
 // Each process writes one [PluginReport]. The controller adds the reports up in the status of the
 // plugins.
 //
@@ -30,7 +32,7 @@ var GroupVersion = schema.GroupVersion{Group: "kubewasm.dev", Version: "v1alpha1
 // AddToScheme adds the types to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion, &ClusterAdmissionPolicy{}, &ClusterAdmissionPolicyList{}, &AdmissionPolicy{}, &AdmissionPolicyList{},
-		&NodeHook{}, &NodeHookList{}, &SchedulerPlugin{}, &SchedulerPluginList{}, &PluginReport{}, &PluginReportList{})
+		&NodeHook{}, &NodeHookList{}, &SchedulerPlugin{}, &SchedulerPluginList{}, &ModuleTrust{}, &ModuleTrustList{}, &PluginReport{}, &PluginReportList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

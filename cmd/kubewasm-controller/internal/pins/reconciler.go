@@ -102,6 +102,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, key plugin.Key) (reconcile.R
 	case spec.Module.OCI == "", ref.Layout != "":
 		return reconcile.Result{}, r.clear(ctx, p) // There is no registry to ask.
 	}
+	untrusted, err := r.trusted(ctx, p, ref)
+	if untrusted != nil {
+		condition.Reason, condition.Message = reasonUntrusted, cut.Text(foreign.Line(untrusted.Error()), maxMessageBytes)
+		err = r.apply(ctx, p, p.Status.Pin, condition)
+		if err == nil {
+			err = untrusted // It is asked again: a ModuleTrust or the namespace may change.
+		}
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
 	resolved := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionResolved)
 	current := resolved != nil && resolved.Status == metav1.ConditionTrue && resolved.ObservedGeneration == p.GetGeneration() &&
 		p.Status.Pin != nil && p.Status.Pin.Generation == p.GetGeneration()
