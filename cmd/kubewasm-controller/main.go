@@ -87,7 +87,7 @@ func parse(args []string) (*options, error) {
 	})
 	flags.StringVar(&e.Service, "service", "kubewasm-webhook", "`name` of the webhook's Service")
 	flags.IntVar(&o.port, "port", 443, "`port` of the webhook's Service")
-	flags.StringVar(&e.CAFile, "ca-file", "", "`file` of the CAs of the webhook's certificate, PEM; it is read again. No webhook configurations are written if it is empty")
+	flags.StringVar(&e.CAFile, "ca-file", "", "`file` of the CAs of the webhook's certificate, PEM; it is read again. If it is empty, no policy gets an entry in webhook configurations, and those that have one keep it until they are deleted")
 	flags.StringVar(&e.Name, "configurations", "kubewasm-webhook-cluster", "`name` of the webhook configurations, one of each kind")
 	flags.IntVar(&e.Replicas, "replicas", 1, "`number` of replicas that must serve a policy before API servers ask it")
 	flags.DurationVar(&e.Timeout, "webhook-timeout", 5*time.Second, "`timeout` of API servers for a policy without limits.timeout, 1s to 30s")
@@ -271,9 +271,7 @@ func (o *options) setup(mgr manager.Manager, registries *oci.Client) error {
 	controllers := []interface{ SetupWithManager(manager.Manager) error }{
 		&status.Reconciler{Processes: processes, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("kubewasm-controller")},
 		&pins.Reconciler{Client: mgr.GetClient(), Registries: registries, Interval: o.interval},
-	}
-	if o.entries.CAFile != "" {
-		controllers = append(controllers, &entries.Reconciler{Config: o.entries, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Processes: &processes})
+		&entries.Reconciler{Config: o.entries, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Processes: &processes},
 	}
 	for _, c := range controllers {
 		if err := c.SetupWithManager(mgr); err != nil {

@@ -140,6 +140,9 @@ func (p *Process) report(states []State) []byte {
 				"component": p.Component, "version": p.Version, "node": p.Node, "engine": p.Engine,
 				"serving": serving, "others": len(states) - serving, "plugins": short,
 			}
+			if p.UID == "" {
+				report["renewed"] = time.Now().UTC().Truncate(rewrite)
+			}
 			if p.Schedulers != nil {
 				report["schedulers"] = p.Schedulers
 			}

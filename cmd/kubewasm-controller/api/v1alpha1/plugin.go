@@ -194,6 +194,11 @@ type PluginReport struct {
 	//
 	// +optional
 	Version string `json:"version,omitempty"`
+	// renewed is the time at which a process in no Pod has written the report last, by the half hour. A
+	// report that no Pod owns, and that is not renewed, is removed.
+	//
+	// +optional
+	Renewed *metav1.Time `json:"renewed,omitempty"`
 	// node is the name of the process's node.
 	//
 	// +optional

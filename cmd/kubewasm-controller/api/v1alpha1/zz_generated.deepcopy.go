@@ -316,6 +316,10 @@ func (in *PluginReport) DeepCopyInto(out *PluginReport) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Renewed != nil {
+		in, out := &in.Renewed, &out.Renewed
+		*out = (*in).DeepCopy()
+	}
 	if in.Plugins != nil {
 		in, out := &in.Plugins, &out.Plugins
 		*out = make([]PluginState, len(*in))

@@ -4,6 +4,7 @@ package status
 import (
 	"context"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -89,10 +90,12 @@ func (p *Processes) of(ctx context.Context, component string) ([]process, error)
 		}
 	}
 	var all []process
+	now := time.Now()
 	for _, r := range p.Reports.All(component) {
 		uid, owned := r.Pod()
 		pod := uids[uid]
 		switch {
+		case !owned && r.Left(now) <= 0:
 		case !owned:
 			all = append(all, process{r.Namespace, r.Name, r.Node, r, nil})
 		case pod != nil && pod.Name == r.Name && pod.Namespace == r.Namespace:
