@@ -45,8 +45,8 @@ const (
 
 // bounds are the bounds and the targets of the figures. A bound is the figure of its day, rounded up.
 var bounds = []Figure{
-	{Name: linesOfAll, Bound: 173_064, Target: 114_000},
-	{Name: linesOfRoot, Bound: 107_743, Target: 90_000},
+	{Name: linesOfAll, Bound: 176_568, Target: 114_000},
+	{Name: linesOfRoot, Bound: 108_300, Target: 90_000},
 	{Name: linesOfAdapter, Bound: 41_700, Target: 50_000},
 	{Name: rootPackages, Bound: 195, Target: 165},
 	{Name: exportedNames, Bound: 2_930, Target: NoTarget},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission/webhook/manage"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/internal/clusterplugins"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
@@ -28,7 +29,8 @@ var crds = map[string]crd{
 	"nodehooks": {of: reflect.TypeFor[hooks.PluginConfig](), without: []string{"record"}, more: schema{
 		"nodeSelector": schema{"type": "string", "description": "NodeSelector is a selector on the labels of the node. The plugin is not loaded on other nodes."},
 	}},
-	"schedulerplugins": {of: reflect.TypeFor[sched.PluginConfig](), without: []string{"record"}, more: schema{
+	// There are no rollouts of them yet.
+	"schedulerplugins": {of: reflect.TypeFor[sched.PluginConfig](), without: []string{"record", "rollout", "revision", "revisionHistoryLimit"}, more: schema{
 		"schedulers": schema{"type": "object", "description": "Schedulers are the processes that the plugin is for, all by default.", "properties": schema{
 			"names":    schema{"type": "array", "items": schema{"type": "string"}, "description": "Names are those of profiles, as Pods have them in schedulerName. Default all."},
 			"selector": schema{"type": "string", "description": "Selector is a selector on the labels of the schedulers' Pods. Default all."},
@@ -53,13 +55,31 @@ func (c *crd) spec(w *writer) (schema, error) {
 		return nil, err
 	}
 	properties := s["properties"].(schema)
+	maps.Copy(properties, c.more)
+	c.restrict(s)
+	rollout, err := w.schema(reflect.TypeFor[clusterplugins.Rollout](), "")
+	if err != nil {
+		return nil, err
+	}
+	rollout["description"] = "Rollout is the way by which a change comes into service, on some processes after the others. Without it a change serves at once."
+	members := rollout["properties"].(schema)
+	bound(members["unavailable"], 0, 100)
+	members["steps"].(schema)["maxItems"] = 20
+	step := members["steps"].(schema)["items"].(schema)["properties"].(schema)
+	bound(step["percent"], 1, 100)
+	properties["rollout"] = rollout
+	properties["revision"] = schema{"type": "integer", "minimum": 1, "description": "Revision is the number of the PluginRevision to serve at once, in place of the spec."}
+	properties["revisionHistoryLimit"] = schema{"type": "integer", "minimum": 0, "maximum": 100, "description": "RevisionHistoryLimit is the number of PluginRevisions that are kept beside those in use. Default 10."}
 	for _, name := range append(c.without, "name") {
 		delete(properties, name)
 	}
-	maps.Copy(properties, c.more)
-	c.restrict(s)
 	s["required"] = []string{"module"}
 	return structural(s), nil
+}
+
+// bound sets the bounds of a number.
+func bound(of any, minimum, maximum int) {
+	of.(schema)["minimum"], of.(schema)["maximum"] = minimum, maximum
 }
 
 // restrict removes the sources that modules do not have, those of shadows included.

@@ -6,7 +6,8 @@
 // the program's configuration file, without a name, which is that of the object. docs/schemas has
 // their JSON schemas, and so has the CustomResourceDefinition.
 //
-// A [ModuleTrust] bounds what the policies of namespaces may have.
+// A [ModuleTrust] bounds what the policies of namespaces may have. A [PluginRevision] is a version of a
+// plugin.
 //
 // Each process writes one [PluginReport]. The controller adds the reports up in the status of the
 // plugins.
@@ -32,7 +33,7 @@ var GroupVersion = schema.GroupVersion{Group: "kubewasm.dev", Version: "v1alpha1
 // AddToScheme adds the types to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion, &ClusterAdmissionPolicy{}, &ClusterAdmissionPolicyList{}, &AdmissionPolicy{}, &AdmissionPolicyList{},
-		&NodeHook{}, &NodeHookList{}, &SchedulerPlugin{}, &SchedulerPluginList{}, &ModuleTrust{}, &ModuleTrustList{}, &PluginReport{}, &PluginReportList{})
+		&NodeHook{}, &NodeHookList{}, &SchedulerPlugin{}, &SchedulerPluginList{}, &ModuleTrust{}, &ModuleTrustList{}, &PluginRevision{}, &PluginRevisionList{}, &PluginReport{}, &PluginReportList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }
