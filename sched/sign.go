@@ -139,3 +139,21 @@ func (p *Plugin) otherObject(inst *host.Instance, ref abi.Ref) {
 	}
 	inst.Abort(fmt.Errorf("slot %d, version %d is not an argument of this call: a guest that does not read pod.metadata.name depends only on its arguments", ref.Slot(), ref.Version()))
 }
+
+// SignsLike returns an error unless the plugin may take the place of another in a running scheduler:
+// its results depend on more of Pods than those that the other has signed, which the scheduler does not
+// ask for again.
+func (p *Plugin) SignsLike(before *Plugin) error {
+	if before.signature == nil || p.offered&choosing == 0 {
+		return nil
+	}
+	if p.signature == nil {
+		return errors.New("its results depend on more than a Pod and a node, and the guest before has signed the queued Pods: restart the scheduler")
+	}
+	for _, path := range p.signature.paths {
+		if !slices.Contains(before.signature.paths, path) {
+			return fmt.Errorf("it reads %s, and the guest before has signed the queued Pods without it: restart the scheduler", path)
+		}
+	}
+	return nil
+}

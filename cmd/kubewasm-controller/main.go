@@ -90,7 +90,7 @@ func parse(args []string) (*options, error) {
 	})
 	flags.StringVar(&e.Service, "service", "kubewasm-webhook", "`name` of the webhook's Service")
 	flags.IntVar(&o.port, "port", 443, "`port` of the webhook's Service")
-	flags.StringVar(&e.CAFile, "ca-file", "", "`file` of the CAs of the webhook's certificate, PEM; it is read again. No webhook configurations are written if it is empty")
+	flags.StringVar(&e.CAFile, "ca-file", "", "`file` of the CAs of the webhook's certificate, PEM; it is read again. If it is empty, no policy gets an entry in webhook configurations, and those that have one keep it until they are deleted")
 	flags.StringVar(&e.Name, "configurations", "kubewasm-webhook-cluster", "`name` of the webhook configurations, one of each kind")
 	flags.IntVar(&e.Replicas, "replicas", 1, "`number` of replicas that must serve a policy before API servers ask it")
 	flags.DurationVar(&e.Timeout, "webhook-timeout", 5*time.Second, "`timeout` of API servers for a policy without limits.timeout, 1s to 30s")
@@ -227,6 +227,8 @@ const lease = "kubewasm-controller"
 func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 	node := &metav1.PartialObjectMetadata{}
 	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	pods := map[string]cache.Config{}
 	for _, namespace := range o.reporting() {
 		pods[namespace] = cache.Config{LabelSelector: status.Pods()}
@@ -243,6 +245,7 @@ func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 			ByObject: map[client.Object]cache.ByObject{
 				&corev1.Pod{}: {Namespaces: pods, Transform: status.StripPod},
 				node:          {Transform: stripNode},
+				namespace:     {Transform: stripNode},
 				&admissionv1.ValidatingWebhookConfiguration{}: named,
 				&admissionv1.MutatingWebhookConfiguration{}:   named,
 			},
@@ -250,7 +253,7 @@ func (o *options) manager(config *rest.Config) (manager.Manager, error) {
 	})
 }
 
-// stripNode is a transformation of the metadata of nodes: it keeps the labels.
+// stripNode is a transformation of the metadata of nodes and namespaces: it keeps the labels.
 func stripNode(object any) (any, error) {
 	if node, ok := object.(*metav1.PartialObjectMetadata); ok {
 		node.ObjectMeta = metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels}
@@ -276,12 +279,10 @@ func (o *options) setup(mgr manager.Manager, registries *oci.Client) error {
 	controllers := []interface{ SetupWithManager(manager.Manager) error }{
 		&status.Reconciler{Processes: processes, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("kubewasm-controller")},
 		&pins.Reconciler{Client: mgr.GetClient(), Registries: registries, Interval: o.interval},
-	}
-	controllers = append(controllers, &rollouts.Reconciler{
-		Namespace: o.entries.Namespace, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Processes: &processes, Events: mgr.GetEventRecorder("kubewasm-controller"), RolledBack: page.RolledBack,
-	})
-	if o.entries.CAFile != "" {
-		controllers = append(controllers, &entries.Reconciler{Config: o.entries, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Processes: &processes})
+		&entries.Reconciler{Config: o.entries, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Processes: &processes},
+		&rollouts.Reconciler{
+			Namespace: o.entries.Namespace, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Processes: &processes, Events: mgr.GetEventRecorder("kubewasm-controller"), RolledBack: page.RolledBack,
+		},
 	}
 	for _, c := range controllers {
 		if err := c.SetupWithManager(mgr); err != nil {

@@ -72,3 +72,40 @@ func TestPolicyAboutPolicies(t *testing.T) {
 	w.change(t, all, func() { all.Labels = map[string]string{"a": "b"} })
 	w.delete(t, all)
 }
+
+// TestWithoutCAs restarts a controller without its file of CAs: entries stay and say so, policies can
+// be deleted, and a controller with the file goes on.
+func TestWithoutCAs(t *testing.T) {
+	w := newWorld(t)
+	pod := w.pod(t, "webhook", "webhook-0", "n")
+	kept, leaving, late := policy("kept", ""), policy("leaving", ""), policy("late", "")
+	without := w.options()
+	without.entries.CAFile = ""
+	w.create(t, kept)
+	// Nothing is written before there was a file.
+	w.report(t, pod, state(kept, "Serving", ""))
+	stop := w.run(t, without)
+	w.status(t, kept, "1/1")
+	stop()
+	if _, err := w.paths(t.Context()); err == nil {
+		t.Error("there is a webhook configuration")
+	}
+	w.create(t, leaving)
+	w.report(t, pod, state(kept, "Serving", ""), state(leaving, "Serving", ""))
+	stop = w.run(t, w.options())
+	w.sent(t, "/validate/kept", "/validate/leaving")
+	stop()
+
+	stop = w.run(t, without)
+	w.status(t, kept, "1/1", "Sent=True/NoCertificate")
+	w.create(t, late)
+	w.report(t, pod, state(kept, "Serving", ""), state(leaving, "Serving", ""), state(late, "Serving", ""))
+	w.status(t, late, "1/1")
+	w.delete(t, leaving)
+	w.sent(t, "/validate/kept")
+	stop()
+
+	w.run(t, w.options())
+	w.sent(t, "/validate/kept", "/validate/late")
+	w.status(t, kept, "1/1", "Sent=True/Sent")
+}

@@ -35,9 +35,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/configfile"
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
+	"github.com/kubewasm/kubewasm/internal/clusterplugins"
 	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/program"
 	"github.com/kubewasm/kubewasm/internal/program/statusz"
@@ -57,12 +59,18 @@ func main() {
 type options struct {
 	registries, management string
 	status                 string
-	checkPlugins           bool
+	checkPlugins, cluster  bool
 	cacheDir               string
 	cacheBytes             int64
 	nativeOnly             bool
-	// plugins are the plugins of the profiles that have a module.
+	// profiles are the names of the profiles, and kubeconfig the file with the connection to the
+	// cluster, empty in a Pod.
+	profiles   []string
+	kubeconfig string
+	// plugins are the plugins of the profiles that have a module, or are declared by the cluster.
 	plugins []configuredPlugin
+	// objects are the plugins of the cluster, nil if there are none.
+	objects *clusterPlugins
 }
 
 func (o *options) flags(flags *pflag.FlagSet) {
@@ -72,6 +80,7 @@ func (o *options) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.cacheDir, "plugin-cache-dir", "", "directory for compiled plugins; kubewasm/compiled in the user's cache directory if empty")
 	flags.Int64Var(&o.cacheBytes, "plugin-cache-bytes", 384<<20, "maximum bytes in that directory")
 	flags.BoolVar(&o.nativeOnly, "native-histograms-only", false, "leave the classic buckets of histograms of plugins out of /metrics, for a Prometheus that scrapes native histograms")
+	flags.BoolVar(&o.cluster, "plugin-cluster", false, "report on the SchedulerPlugins of the cluster, also if no profile has a plugin with the arguments {cluster: true}")
 	flags.BoolVar(&o.checkPlugins, "check-plugins", false, "load the plugins of the configuration, report mistakes, and exit")
 }
 
@@ -120,7 +129,12 @@ func run() (int, error) {
 		fmt.Printf("ok: %d plugins\n", len(o.plugins))
 		return 0, nil
 	}
-	loaded := &loadedPlugins{configured: o.plugins}
+	observer := host.Observers(metrics, status, program.FreeAfterBuilds())
+	o.objects = followCluster(context.Background(), o, rt, observer, logger)
+	if o.objects != nil && o.objects.failure == nil {
+		legacyregistry.Registerer().MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: clusterplugins.StaleMetric, Help: clusterplugins.StaleHelp}, func() float64 { return o.objects.watch.Silent().Seconds() }))
+	}
+	loaded := &loadedPlugins{configured: o.plugins, cluster: o.objects}
 	if o.management != "" {
 		stop, err := manage(o.management, loaded, logger)
 		if err != nil {
@@ -135,10 +149,13 @@ func run() (int, error) {
 		}
 		defer stop()
 	}
-	free := program.FreeAfterBuilds()
 	var options []app.Option
 	for _, name := range o.names() {
-		options = append(options, app.WithPlugin(name, loaded.factory(kube.New(name, rt, sched.WithLogger(logger), sched.WithObserver(host.Observers(metrics, status, free))))))
+		factory := kube.New(name, rt, sched.WithLogger(logger), sched.WithObserver(observer))
+		if o.objects != nil {
+			factory = o.objects.factory(name, factory)
+		}
+		options = append(options, app.WithPlugin(name, loaded.factory(factory)))
 	}
 	command := app.NewSchedulerCommand(options...)
 	o.flags(command.Flags())
@@ -156,7 +173,11 @@ func (o *options) register(to prometheus.Registerer, rt *host.Runtime, artifacts
 	metrics := hostmetrics.New(rt)
 	metrics.Declare(func() error { return nil }, func() (declared []hostmetrics.Declared) {
 		for _, p := range o.plugins {
-			declared = append(declared, hostmetrics.Declared{Plugin: p.profile + "/" + p.name, Mode: p.mode, FailurePolicy: p.failurePolicy})
+			d := hostmetrics.Declared{Plugin: p.profile + "/" + p.name, Mode: p.mode, FailurePolicy: p.failurePolicy}
+			if p.cluster && o.objects != nil {
+				d.Mode, d.FailurePolicy, _ = o.objects.settings(p.profile, p.name)
+			}
+			declared = append(declared, d)
 		}
 		return declared
 	})
@@ -180,12 +201,13 @@ func withUsage(command *cobra.Command) {
 	})
 }
 
-// configuredPlugin is a plugin of a profile with a module.
+// configuredPlugin is a plugin of a profile with a module, or one that the cluster declares.
 type configuredPlugin struct {
 	profile, name string
 	args          json.RawMessage
 	mode          host.Mode
 	failurePolicy host.FailurePolicy
+	cluster       bool
 }
 
 // names returns the names of the plugins, each once.
@@ -202,6 +224,12 @@ func (o *options) names() (names []string) {
 func check(configured []configuredPlugin, rt *host.Runtime, logger *slog.Logger) error {
 	var errs []error
 	for _, p := range configured {
+		if p.cluster {
+			if err := configfile.YAML(p.args, new(clusterArgs)); err != nil {
+				errs = append(errs, fmt.Errorf("profile %q: plugin %q: arguments: %w", p.profile, p.name, err))
+			}
+			continue // Its module is that of an object.
+		}
 		plugin, err := kube.New(p.name, rt, sched.WithLogger(logger))(context.Background(), &runtime.Unknown{Raw: p.args, ContentType: runtime.ContentTypeJSON}, nil)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("profile %q: %w", p.profile, err))
@@ -235,6 +263,9 @@ func read(args []string) (*options, error) {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
 	var configuration struct {
+		ClientConnection struct {
+			Kubeconfig string `json:"kubeconfig"`
+		} `json:"clientConnection"`
 		Profiles []struct {
 			SchedulerName string `json:"schedulerName"`
 			PluginConfig  []struct {
@@ -246,17 +277,20 @@ func read(args []string) (*options, error) {
 	if err := yaml.Unmarshal(text, &configuration); err != nil {
 		return nil, fmt.Errorf("read the configuration %s: %w", *file, err)
 	}
+	o.kubeconfig = configuration.ClientConnection.Kubeconfig
 	for _, profile := range configuration.Profiles {
+		o.profiles = append(o.profiles, cmp.Or(profile.SchedulerName, corev1.DefaultSchedulerName))
 		for _, plugin := range profile.PluginConfig {
 			var args struct {
 				Module        map[string]any     `json:"module"`
 				Mode          host.Mode          `json:"mode"`
 				FailurePolicy host.FailurePolicy `json:"failurePolicy"`
+				Cluster       bool               `json:"cluster"`
 			}
 			// kube-scheduler reports arguments of another form.
-			if json.Unmarshal(plugin.Args, &args) == nil && args.Module != nil {
+			if json.Unmarshal(plugin.Args, &args) == nil && (args.Module != nil || args.Cluster) {
 				name := cmp.Or(profile.SchedulerName, corev1.DefaultSchedulerName)
-				o.plugins = append(o.plugins, configuredPlugin{name, plugin.Name, plugin.Args, args.Mode, args.FailurePolicy})
+				o.plugins = append(o.plugins, configuredPlugin{name, plugin.Name, plugin.Args, args.Mode, args.FailurePolicy, args.Cluster})
 			}
 		}
 	}

@@ -40,6 +40,7 @@ profiles:
   pluginConfig:
   - {name: zone, args: {module: {file: /plugins/zone.wasm}, guestConfig: {}}}
   - {name: gang, args: {module: {https: "https://example.com/gang.wasm"}}}
+  - {name: quota, args: {cluster: true}}
 `
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -50,10 +51,10 @@ profiles:
 	}{
 		"no arguments":                        {nil, nil},
 		"no configuration":                    {[]string{"--v=2", "--secure-port", "10259"}, nil},
-		"a configuration":                     {[]string{"--v=2", "--config=" + file, "--profiling"}, []string{"zone", "gang"}},
-		"in an argument of its own":           {[]string{"--config", file}, []string{"zone", "gang"}},
-		"after a flag with one dash":          {[]string{"-v=2", "--config", file}, []string{"zone", "gang"}},
-		"with the program's own flags":        {[]string{"--plugin-cache-bytes=1000", "--config", file, "--plugin-registries", "r.yaml"}, []string{"zone", "gang"}},
+		"a configuration":                     {[]string{"--v=2", "--config=" + file, "--profiling"}, []string{"zone", "gang", "quota"}},
+		"in an argument of its own":           {[]string{"--config", file}, []string{"zone", "gang", "quota"}},
+		"after a flag with one dash":          {[]string{"-v=2", "--config", file}, []string{"zone", "gang", "quota"}},
+		"with the program's own flags":        {[]string{"--plugin-cache-bytes=1000", "--config", file, "--plugin-registries", "r.yaml"}, []string{"zone", "gang", "quota"}},
 		"the configuration of the repository": {[]string{"--config=config.yaml"}, []string{"zone", "image-locality", "gang"}},
 		"help":                                {[]string{"--help"}, nil},
 	}

@@ -21,6 +21,8 @@ import (
 type loadedPlugins struct {
 	// configured are the plugins of the configuration.
 	configured []configuredPlugin
+	// cluster has those of the cluster, nil if there are none.
+	cluster *clusterPlugins
 
 	mu  sync.Mutex
 	all []kube.Plugin
@@ -44,9 +46,16 @@ func (l *loadedPlugins) members() (members []management.Member) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, p := range l.all {
-		m := management.Member{Name: p.Guest().Stats().Label, Guest: p.Guest(), Plugin: p}
+		guest := p.Guest()
+		if guest == nil {
+			continue // There is no object for it now.
+		}
+		m := management.Member{Name: guest.Stats().Label, Guest: guest, Plugin: p}
 		if i := slices.IndexFunc(l.configured, func(c configuredPlugin) bool { return c.profile+"/"+c.name == m.Name }); i >= 0 {
 			m.Mode, m.FailurePolicy = l.configured[i].mode, l.configured[i].failurePolicy
+			if l.configured[i].cluster {
+				m.Mode, m.FailurePolicy, _ = l.cluster.settings(l.configured[i].profile, l.configured[i].name)
+			}
 		}
 		members = append(members, m)
 	}

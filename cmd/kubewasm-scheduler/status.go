@@ -14,6 +14,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/management"
 	"github.com/kubewasm/kubewasm/internal/program"
 	"github.com/kubewasm/kubewasm/internal/program/statusz"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // serveStatus serves the page of the scheduler at --plugin-status-address until stop is called.
@@ -56,6 +57,17 @@ func (o *options) listed(rt *host.Runtime, loaded *loadedPlugins) []statusz.Plug
 		if i := slices.IndexFunc(members, func(m management.Member) bool { return m.Name == p.Name }); i >= 0 {
 			p.State, p.Reason = "", "" // Those of the guest.
 			p.Background(members[i].Shadow(), members[i].Profile())
+		}
+		if c.cluster {
+			mode, policy, err := loaded.cluster.settings(c.profile, c.name)
+			p.Mode, p.FailurePolicy = cmp.Or(mode, host.Enforce), cmp.Or(policy, host.Fail)
+			switch {
+			case err == nil:
+			case p.State == "":
+				p.Note = "the newest SchedulerPlugin is not in service: " + publicerr.Redact(err.Error())
+			default:
+				p.State, p.Reason = host.Unavailable, publicerr.Redact(err.Error())
+			}
 		}
 		list = append(list, p)
 	}

@@ -287,7 +287,7 @@ func serve(ctx context.Context, args []string, registry *prometheus.Registry) er
 	ready := manager.Ready
 	if o.objects {
 		kind, _ := rt.Engine()
-		watch, stop, err := followObjects(ctx, cluster, manager, clusterplugins.ThisProcess("kubewasm-webhook", build.Short(), string(kind)), logger)
+		watch, stop, err := followObjects(ctx, cluster, cfg.Namespaces, manager, clusterplugins.ThisProcess("kubewasm-webhook", build.Short(), string(kind)), logger)
 		if err != nil {
 			return err
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -41,6 +40,15 @@ type objects struct {
 	// trials are those of versions of which a rollout has a step for this replica.
 	trials clusterplugins.Trials
 
+	// namespaces returns the labels of a namespace, and nil if there is no cluster.
+	namespaces func(ctx context.Context, name string) (map[string]string, error)
+
+	// applying is held while objects are applied.
+	applying sync.Mutex
+	newest   []clusterplugins.Object
+	// labels are those of the namespaces with policies, if there are ModuleTrusts.
+	labels map[string]map[string]string
+
 	mu      sync.Mutex
 	applied []clusterplugins.Object
 	// told are the errors that were logged.
@@ -49,19 +57,20 @@ type objects struct {
 
 // followObjects lets the manager serve the policies of the cluster until stop is called, and reports
 // on them.
-func followObjects(ctx context.Context, cluster *rest.Config, manager *manage.Manager, process clusterplugins.Process, logger *slog.Logger) (watch *clusterplugins.Watch, stop func(), err error) {
+func followObjects(ctx context.Context, cluster *rest.Config, namespaces func(context.Context, string) (map[string]string, error), manager *manage.Manager, process clusterplugins.Process, logger *slog.Logger) (watch *clusterplugins.Watch, stop func(), err error) {
 	client, err := apiClient(cluster)
 	if err != nil {
 		return nil, nil, err
 	}
 	manager.ExpectCluster()
-	o := &objects{manager: manager, client: client, process: process, logger: logger}
+	o := &objects{manager: manager, client: client, process: process, logger: logger, namespaces: namespaces}
 	watch = clusterplugins.New(clusterplugins.Config{
-		Client: client, Name: process.Name, Resources: []clusterplugins.Resource{clusterplugins.ClusterAdmissionPolicies, clusterplugins.AdmissionPolicies}, Apply: o.apply, Logger: logger,
+		Client: client, Name: process.Name, Resources: []clusterplugins.Resource{clusterplugins.ModuleTrusts, clusterplugins.ClusterAdmissionPolicies, clusterplugins.AdmissionPolicies}, Apply: o.apply, Logger: logger,
 	})
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	all.Go(func() { watch.Run(ctx) })
+	all.Go(func() { o.followLabels(ctx) })
 	all.Go(func() { clusterplugins.Report(ctx, client, process, o.states, logger) })
 	return watch, func() {
 		cancel()
@@ -84,8 +93,19 @@ func apiClient(cluster *rest.Config) (*apiserver.Client, error) {
 
 // apply puts the policies of objects into service.
 func (o *objects) apply(list []clusterplugins.Object) {
+	o.applying.Lock()
+	defer o.applying.Unlock()
+	o.put(list)
+}
+
+// put is apply while o.applying is held.
+func (o *objects) put(list []clusterplugins.Object) {
+	o.newest = list
+	trusts, mistakes := clusterplugins.TrustsOf(list)
+	list = slices.DeleteFunc(slices.Clone(list), func(object clusterplugins.Object) bool { return object.Kind == clusterplugins.ModuleTrusts.Kind })
+	tenants := o.tenants(trusts, list)
 	of := map[string]int{}
-	list = slices.DeleteFunc(slices.Clone(list), func(object clusterplugins.Object) bool {
+	list = slices.DeleteFunc(list, func(object clusterplugins.Object) bool {
 		of[object.Namespace]++
 		return object.Held || object.Namespace != "" && of[object.Namespace] > maxReported
 	})
@@ -94,7 +114,7 @@ func (o *objects) apply(list []clusterplugins.Object) {
 	clear(of)
 	for i := range list {
 		object := &list[i]
-		p := policyOf(object)
+		p := tenants[object.Namespace].policy(object)
 		if trial := o.trials.Of(object); trial != nil {
 			p.Spec.PolicyRules.Observer = failures{trial}
 		}
@@ -108,6 +128,9 @@ func (o *objects) apply(list []clusterplugins.Object) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	told := map[string]string{}
+	if mistakes != nil {
+		refused[clusterplugins.ModuleTrusts.Kind] = mistakes
+	}
 	for name, err := range refused {
 		if told[name] = err.Error(); told[name] != o.told[name] {
 			o.logger.Error("policy is refused", "policy", name, "err", err)
@@ -127,8 +150,8 @@ func (f failures) Decided(_ context.Context, d admission.Decision) {
 	f.trial.Called(d.Err, d.Duration)
 }
 
-// policyOf returns the policy of an object.
-func policyOf(object *clusterplugins.Object) manage.ClusterPolicy {
+// policyOf returns the policy of an object. allowed bounds that of a namespace, nil for no ModuleTrusts.
+func policyOf(object *clusterplugins.Object, allowed *clusterplugins.Allowed) manage.ClusterPolicy {
 	var p manage.ClusterPolicy
 	if object.Spec == nil {
 		return manage.ClusterPolicy{Spec: manage.PluginSpec{PluginConfig: named(object)}, Err: clusterplugins.ErrTooLarge, Unknown: true}
@@ -152,7 +175,7 @@ func policyOf(object *clusterplugins.Object) manage.ClusterPolicy {
 	}
 	p.Spec.Name = object.Plugin()
 	if object.Namespace != "" {
-		mistakes, unknown := confine(&p.Spec, object.Namespace)
+		mistakes, unknown := confine(&p.Spec, object.Namespace, allowed)
 		err, p.Unknown = errors.Join(append([]error{err}, mistakes...)...), unknown
 	}
 	p.Err = err
@@ -166,7 +189,7 @@ func named(object *clusterplugins.Object) (cfg admission.PluginConfig) {
 
 // confine restricts the policy of a namespace to what its owner may decide. It returns all settings
 // that are not the owner's, and reports whether the rules cannot be restricted.
-func confine(p *manage.PluginSpec, namespace string) (errs []error, unknown bool) {
+func confine(p *manage.PluginSpec, namespace string, allowed *clusterplugins.Allowed) (errs []error, unknown bool) {
 	fail := func(wrong bool, format string, args ...any) {
 		if wrong {
 			errs = append(errs, fmt.Errorf(format, args...))
@@ -189,14 +212,19 @@ func confine(p *manage.PluginSpec, namespace string) (errs []error, unknown bool
 	}
 	module(&p.Module, "module")
 	fail(p.Shadow != nil, "shadow is not for an AdmissionPolicy: its memory and its share of a processor are beside those of the server's policies")
-	fail(len(p.Grants) != 0, "grants are not for an AdmissionPolicy")
+	if err := allowed.Module(&p.Module, "module"); err != nil {
+		errs = append(errs, err)
+	}
+	for _, grant := range allowed.Grants(p.Grants) {
+		fail(true, "grants has %q, and grants are not for an AdmissionPolicy unless a ModuleTrust allows them", grant)
+	}
 	fail(len(p.Converts) != 0, "converts is not for an AdmissionPolicy: a conversion is for all namespaces")
 	for name, config := range p.Dialect {
 		var members map[string]any
 		fail(json.Unmarshal(config, &members) != nil || len(members) != 0, "dialect.%s has settings, which are not for an AdmissionPolicy: they are permissions", name)
 	}
-	for _, name := range aboveDefault(p.Limits) {
-		fail(true, "limits.%s is more than the default, which is not for an AdmissionPolicy", name)
+	for _, name := range allowed.Limits(p.Limits) {
+		fail(true, "limits.%s is more than the default, which is not for an AdmissionPolicy unless a ModuleTrust allows it", name)
 	}
 	for i := range p.Objects {
 		grant := &p.Objects[i]
@@ -228,25 +256,6 @@ func confine(p *manage.PluginSpec, namespace string) (errs []error, unknown bool
 		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: []string{namespace},
 	})
 	return errs, unknown
-}
-
-// aboveDefault returns the names of limits that are larger than their defaults.
-func aboveDefault(limits host.Limits) (names []string) {
-	got, standard := reflect.ValueOf(limits), reflect.ValueOf(host.DefaultLimits())
-	for i := range got.NumField() {
-		larger := false
-		switch v, d := got.Field(i), standard.Field(i); {
-		case v.CanUint():
-			larger = v.Uint() > d.Uint()
-		case v.CanInt():
-			larger = v.Int() > d.Int()
-		}
-		if larger {
-			name, _, _ := strings.Cut(got.Type().Field(i).Tag.Get("json"), ",")
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // states returns the states of the policies.

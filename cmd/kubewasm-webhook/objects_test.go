@@ -36,7 +36,7 @@ func TestConfine(t *testing.T) {
 			if c.spec != "" {
 				object.Spec = []byte(c.spec)
 			}
-			p := policyOf(object)
+			p := policyOf(object, nil)
 			text := ""
 			if p.Err != nil {
 				text = p.Err.Error()

@@ -56,6 +56,8 @@ type State struct {
 type Process struct {
 	Component, Version, Engine string
 	Name, Namespace, UID, Node string
+	// Schedulers are the names of the profiles of a scheduler.
+	Schedulers []string
 }
 
 // ThisProcess returns the process with its Pod. Without POD_NAME the name is that of the machine, and
@@ -136,11 +138,18 @@ func (p *Process) report(states []State) []byte {
 			}
 		}
 		for {
-			text, err := json.Marshal(map[string]any{
+			report := map[string]any{
 				"apiVersion": "kubewasm.dev/v1alpha1", "kind": "PluginReport", "metadata": metadata,
 				"component": p.Component, "version": p.Version, "node": p.Node, "engine": p.Engine,
 				"serving": serving, "others": len(states) - serving, "plugins": short,
-			})
+			}
+			if p.UID == "" {
+				report["renewed"] = time.Now().UTC().Truncate(rewrite)
+			}
+			if p.Schedulers != nil {
+				report["schedulers"] = p.Schedulers
+			}
+			text, err := json.Marshal(report)
 			if err != nil || len(text) <= maxReport {
 				return text // There is no error of these types.
 			}

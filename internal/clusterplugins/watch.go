@@ -44,6 +44,7 @@ var (
 	ClusterAdmissionPolicies = Resource{"ClusterAdmissionPolicy", "clusteradmissionpolicies"}
 	AdmissionPolicies        = Resource{"AdmissionPolicy", "admissionpolicies"}
 	NodeHooks                = Resource{"NodeHook", "nodehooks"}
+	SchedulerPlugins         = Resource{"SchedulerPlugin", "schedulerplugins"}
 )
 
 // Object is an object that declares a plugin.
@@ -288,7 +289,7 @@ func (w *Watch) put(k *kind, raw json.RawMessage, now time.Time) (bool, error) {
 		}
 	} else {
 		newest.Spec = slices.Clone(spec)
-		if pin.Generation == newest.Generation {
+		if pin.Generation == newest.Generation && pins(pin.Reference, module(spec)) {
 			newest.Pinned = pin.Reference
 		}
 		if same && e.newest.Revision == 0 && e.newest.Generation == newest.Generation && e.newest.Spec != nil {

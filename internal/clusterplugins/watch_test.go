@@ -98,21 +98,25 @@ func wants(t *testing.T, applied <-chan string, want string) {
 }
 
 func TestObjectsAreAppliedByTheirGenerations(t *testing.T) {
+	one, two := "example.com/r@sha256:"+strings.Repeat("1", 64), "example.com/r@sha256:"+strings.Repeat("2", 64)
+	pin := func(generation int, reference string) string {
+		return fmt.Sprintf(`"pin":{"generation":%d,"reference":%q}`, generation, reference)
+	}
 	c := newCluster(t, 3)
-	c.set(0, "a", 1, "", "r:1")
-	c.set(1, "b", 1, `"pin":{"generation":1,"reference":"r@1"}`, "r:1")
-	c.set(2, "c", 1, "", "r:1")
+	c.set(0, "a", 1, "", "example.com/r:1")
+	c.set(1, "b", 1, pin(1, one), "example.com/r:1")
+	c.set(2, "c", 1, "", "example.com/r:1")
 	c.Delete("nodehooks", 2)
 	watch, applied := c.follow(t)
-	wants(t, applied, "hook-0 a 1, hook-1 b 1 r@1")
+	wants(t, applied, "hook-0 a 1, hook-1 b 1 "+one)
 	if err := watch.Err(); err != nil || watch.Silent() != 0 {
 		t.Errorf("error %v, silent for %s", err, watch.Silent())
 	}
 	// What is no other generation or pin is not applied again.
 	c.Touch("nodehooks", 0)
-	c.set(0, "a", 1, `"ready":"1/1"`, "r:1")
-	c.set(0, "a", 2, "", "r:2")
-	wants(t, applied, "hook-0 a 2, hook-1 b 1 r@1")
+	c.set(0, "a", 1, `"ready":"1/1"`, "example.com/r:1")
+	c.set(0, "a", 2, "", "example.com/r:2")
+	wants(t, applied, "hook-0 a 2, hook-1 b 1 "+one)
 	select {
 	case again := <-applied:
 		t.Errorf("applied %s", again)
@@ -120,12 +124,17 @@ func TestObjectsAreAppliedByTheirGenerations(t *testing.T) {
 	}
 	// A generation whose module is about to be resolved waits for that; an object of its name does
 	// not.
-	c.set(1, "b", 2, `"pin":{"generation":1,"reference":"r@1"}`, "r:2")
-	c.set(0, "a", 3, "", "r:3")
-	wants(t, applied, "hook-0 a 3, hook-1 b 1 r@1")
-	c.set(1, "b", 2, `"pin":{"generation":2,"reference":"r@2"}`, "r:2")
-	wants(t, applied, "hook-0 a 3, hook-1 b 2 r@2")
-	c.set(1, "d", 1, "", "r:2")
+	c.set(1, "b", 2, pin(1, one), "example.com/r:2")
+	c.set(0, "a", 3, "", "example.com/r:3")
+	wants(t, applied, "hook-0 a 3, hook-1 b 1 "+one)
+	c.set(1, "b", 2, pin(2, two), "example.com/r:2")
+	wants(t, applied, "hook-0 a 3, hook-1 b 2 "+two)
+	// One of another repository, or of another digest than the declared, is none.
+	c.set(1, "d", 1, pin(1, "example.com/other@sha256:"+strings.Repeat("2", 64)), "example.com/r:2")
+	wants(t, applied, "hook-0 a 3, hook-1 d 1")
+	c.set(1, "e", 1, pin(1, one), two)
+	wants(t, applied, "hook-0 a 3, hook-1 e 1")
+	c.set(1, "d", 1, "", "example.com/r:2")
 	wants(t, applied, "hook-0 a 3, hook-1 d 1")
 	c.Delete("nodehooks", 0)
 	wants(t, applied, "hook-1 d 1")

@@ -17,7 +17,7 @@ import (
 
 // Less compares Pods: groups are not queued in this minor.
 func (q queueSort) Less(a, b fwk.QueuedPodInfo) bool {
-	return q.base.plugin.Less(queued(a), queued(b))
+	return q.base.engine().Less(queued(a), queued(b))
 }
 
 // queued returns a Pod in the queue.

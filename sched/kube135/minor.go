@@ -46,7 +46,8 @@ var (
 
 // PreBindPreFlight has no way to allow parallel calls in this minor.
 func (b base) PreBindPreFlight(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
-	_, s := b.plugin.PreBindPreFlight(b.plugin.cycleAt(abi.PreBindPreFlight, state, pod), pod, nodeName)
+	p := b.at(state)
+	_, s := p.PreBindPreFlight(p.cycleAt(abi.PreBindPreFlight, state, pod), pod, nodeName)
 	return status(s)
 }
 

@@ -53,7 +53,7 @@ var (
 
 // Less compares Pods: groups are not queued in this minor.
 func (q queueSort) Less(a, b fwk.QueuedPodInfo) bool {
-	return q.base.plugin.Less(queued(a), queued(b))
+	return q.base.engine().Less(queued(a), queued(b))
 }
 
 // queued returns a Pod in the queue.
@@ -69,7 +69,8 @@ func queued(info fwk.QueuedPodInfo) sched.Queued {
 //
 //minor:since 1.36
 func (b base) ScorePlacement(_ context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, placement *fwk.PodGroupAssignments) (int64, *fwk.Status) {
-	score, s := b.plugin.ScorePlacement(b.plugin.cycleAt(abi.ScorePlacement, state, nil), groupOf(group), placed(placement))
+	p := b.at(state)
+	score, s := p.ScorePlacement(p.cycleAt(abi.ScorePlacement, state, nil), groupOf(group), placed(placement))
 	return score, status(s)
 }
 

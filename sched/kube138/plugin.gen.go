@@ -78,7 +78,7 @@ func New(name string, rt *host.Runtime, opts ...sched.Option) Factory {
 // adapt returns a value that acts in a profile like a plugin with exactly the extension points of
 // the guest.
 func adapt(p *sched.Plugin, h fwk.Handle) Plugin {
-	return composed(base{&plugin{Plugin: p, handle: h, key: fwk.StateKey("kubewasm/" + p.Name())}}, p.Points())
+	return composed(base{plugin: &plugin{Plugin: p, handle: h, key: fwk.StateKey("kubewasm/" + p.Name())}}, p.Points())
 }
 
 // plugin is the guest with its scheduler and the key of its cycles.
@@ -88,6 +88,8 @@ type plugin struct {
 	key    fwk.StateKey
 	// beginning is held while a cycle begins without PreFilter.
 	beginning sync.Mutex
+	// absent is nil unless there is no guest: it stands in for one, without an engine.
+	absent *absence
 }
 
 // cycle is the form of a cycle that the framework keeps.
@@ -114,6 +116,9 @@ func (p *plugin) cycleAt(f abi.Function, state states, pod *corev1.Pod) *sched.C
 // cycle returns the cycle that PreFilter began, or begins it if the scheduler has not called
 // the plugin's PreFilter.
 func (p *plugin) cycle(state states, pod *corev1.Pod) *sched.Cycle {
+	if p.absent != nil {
+		return nil
+	}
 	if state == nil {
 		return p.Resume(pod)
 	}
@@ -155,41 +160,88 @@ func (p *plugin) begun(state states, pod *corev1.Pod) *sched.Cycle {
 
 // base has the methods of Plugin and of the extension points at which a plugin without a
 // function answers neutrally, by package sched.
-type base struct{ plugin *plugin }
+type base struct {
+	plugin *plugin
+	// slot is nil unless the plugin is a [Replaceable], and plugin is nil then.
+	slot *slot
+}
 
-func (b base) engine() *plugin     { return b.plugin }
-func (b base) Name() string        { return b.plugin.Name() }
-func (b base) Functions() abi.Mask { return b.plugin.Functions() }
-func (b base) Guest() *host.Plugin { return b.plugin.Guest() }
+// engine returns the plugin that serves new cycles.
+func (b base) engine() *plugin {
+	if b.slot != nil {
+		return b.slot.current.Load()
+	}
+	return b.plugin
+}
+
+// at returns the plugin that serves the cycle of a state.
+func (b base) at(state states) *plugin {
+	if b.slot != nil {
+		return b.slot.at(state)
+	}
+	return b.plugin
+}
+
+func (b base) Name() string {
+	if b.slot != nil {
+		return b.slot.name
+	}
+	return b.plugin.Name()
+}
+
+func (b base) Functions() abi.Mask { return b.engine().Functions() }
+func (b base) Guest() *host.Plugin { return b.engine().Guest() }
 
 func (b base) Swap(ctx context.Context, source host.Source, sha256 string) error {
-	return b.plugin.Swap(ctx, source, sha256)
+	p := b.engine()
+	if p.absent != nil {
+		return p.absent.err
+	}
+	return p.Swap(ctx, source, sha256)
 }
 
 func (b base) Follow(ctx context.Context, opts host.FollowOptions) error {
-	return b.plugin.Follow(ctx, opts)
+	p := b.engine()
+	if p.absent != nil {
+		return p.absent.err
+	}
+	return p.Follow(ctx, opts)
 }
 
 func (b base) BeginShadow(ctx context.Context, cfg shadow.Config) error {
-	return b.plugin.BeginShadow(ctx, cfg)
+	p := b.engine()
+	if p.absent != nil {
+		return p.absent.err
+	}
+	return p.BeginShadow(ctx, cfg)
 }
 
-func (b base) Shadow() *shadow.Shadow { return b.plugin.Shadow() }
+func (b base) Shadow() *shadow.Shadow { return b.engine().Shadow() }
 
 func (b base) BeginProfile(ctx context.Context, cycles int) error {
-	return b.plugin.BeginProfile(ctx, cycles)
+	p := b.engine()
+	if p.absent != nil {
+		return p.absent.err
+	}
+	return p.BeginProfile(ctx, cycles)
 }
 
-func (b base) Profile() *shadow.Shadow { return b.plugin.Profile() }
+func (b base) Profile() *shadow.Shadow { return b.engine().Profile() }
 
-func (b base) Close(ctx context.Context) error { return b.plugin.Close(ctx) }
+func (b base) Close(ctx context.Context) error {
+	p := b.engine()
+	if p.absent != nil {
+		return nil
+	}
+	return p.Close(ctx)
+}
 
 func (b base) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
-	return status(b.plugin.PreEnqueue(pod))
+	return status(b.engine().PreEnqueue(pod))
 }
 
 func (b base) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	list, s := b.plugin.SignPod(pod)
+	list, s := b.engine().SignPod(pod)
 	var fragments []fwk.SignFragment
 	for _, f := range list {
 		fragments = append(fragments, fwk.SignFragment{Key: f.Key, Value: f.Value})
@@ -198,13 +250,17 @@ func (b base) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *
 }
 
 func (b base) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, infos []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	p := b.at(state)
+	if p.absent != nil {
+		return nil, p.absent.preFilter()
+	}
 	var c *sched.Cycle
-	if b.plugin.Asks(abi.PreFilter) {
-		if c = b.plugin.Begin(pod); state != nil {
-			state.Write(b.plugin.key, cycle{c})
+	if p.Asks(abi.PreFilter) {
+		if c = p.Begin(pod); state != nil {
+			state.Write(p.key, cycle{c})
 		}
 	}
-	names, s := b.plugin.PreFilter(c, nodesOf(infos))
+	names, s := p.PreFilter(c, nodesOf(infos))
 	if names == nil {
 		return nil, status(s)
 	}
@@ -213,65 +269,77 @@ func (b base) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 
 // PreFilterExtensions returns nil unless the guest watches Pods come and go.
 func (b base) PreFilterExtensions() fwk.PreFilterExtensions {
-	if b.plugin.Functions()&abi.MaskOf(abi.AddPod, abi.RemovePod) == 0 {
+	if b.slot == nil && b.plugin.Functions()&abi.MaskOf(abi.AddPod, abi.RemovePod) == 0 {
 		return nil
 	}
-	return preFilterExtensions{b.plugin}
+	return preFilterExtensions{b}
 }
 
-type preFilterExtensions struct{ plugin *plugin }
+type preFilterExtensions struct{ base base }
 
 func (e preFilterExtensions) AddPod(_ context.Context, state fwk.CycleState, pod *corev1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
-	return status(e.plugin.AddPod(e.plugin.cycle(state, pod), added.GetPod(), node))
+	p := e.base.at(state)
+	return status(p.AddPod(p.cycle(state, pod), added.GetPod(), node))
 }
 
 func (e preFilterExtensions) RemovePod(_ context.Context, state fwk.CycleState, pod *corev1.Pod, removed fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
-	return status(e.plugin.RemovePod(e.plugin.cycle(state, pod), removed.GetPod(), node))
+	p := e.base.at(state)
+	return status(p.RemovePod(p.cycle(state, pod), removed.GetPod(), node))
 }
 
 func (b base) PreScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, infos []fwk.NodeInfo) *fwk.Status {
-	return status(b.plugin.PreScore(b.plugin.cycleAt(abi.PreScore, state, pod), nodesOf(infos)))
+	p := b.at(state)
+	return status(p.PreScore(p.cycleAt(abi.PreScore, state, pod), nodesOf(infos)))
 }
 
 func (b base) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
-	return status(b.plugin.Reserve(b.plugin.cycleAt(abi.Reserve, state, pod), pod, nodeName))
+	p := b.at(state)
+	return status(p.Reserve(p.cycleAt(abi.Reserve, state, pod), pod, nodeName))
 }
 
 func (b base) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) {
-	b.plugin.Unreserve(b.plugin.cycleAt(abi.Unreserve, state, pod), pod, nodeName)
+	p := b.at(state)
+	p.Unreserve(p.cycleAt(abi.Unreserve, state, pod), pod, nodeName)
 }
 
 func (b base) Permit(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) (*fwk.Status, time.Duration) {
-	s, wait := b.plugin.Permit(b.plugin.cycleAt(abi.Permit, state, pod), pod, nodeName)
+	p := b.at(state)
+	s, wait := p.Permit(p.cycleAt(abi.Permit, state, pod), pod, nodeName)
 	return status(s), wait
 }
 
 func (b base) PreBindPreFlight(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
-	parallel, s := b.plugin.PreBindPreFlight(b.plugin.cycleAt(abi.PreBindPreFlight, state, pod), pod, nodeName)
+	p := b.at(state)
+	parallel, s := p.PreBindPreFlight(p.cycleAt(abi.PreBindPreFlight, state, pod), pod, nodeName)
 	return &fwk.PreBindPreFlightResult{AllowParallel: parallel}, status(s)
 }
 
 func (b base) PreBind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
-	return status(b.plugin.PreBind(b.plugin.cycleAt(abi.PreBind, state, pod), pod, nodeName))
+	p := b.at(state)
+	return status(p.PreBind(p.cycleAt(abi.PreBind, state, pod), pod, nodeName))
 }
 
 func (b base) Bind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
-	return status(b.plugin.Bind(b.plugin.cycleAt(abi.Bind, state, pod), pod, nodeName))
+	p := b.at(state)
+	return status(p.Bind(p.cycleAt(abi.Bind, state, pod), pod, nodeName))
 }
 
 func (b base) PostBind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) {
-	b.plugin.PostBind(b.plugin.cycleAt(abi.PostBind, state, pod), pod, nodeName)
+	p := b.at(state)
+	p.PostBind(p.cycleAt(abi.PostBind, state, pod), pod, nodeName)
 }
 
 //minor:since 1.37
 func (b base) PodGroupPostFilter(ctx context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, try fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
-	nominations, s := b.plugin.PodGroupPostFilter(b.plugin.cycleAt(abi.PodGroupPostFilter, state, nil), groupOf(group), trial(ctx, try))
+	p := b.at(state)
+	nominations, s := p.PodGroupPostFilter(p.cycleAt(abi.PodGroupPostFilter, state, nil), groupOf(group), trial(ctx, try))
 	return nominated(nominations), status(s)
 }
 
 //minor:since 1.36
 func (b base) ScorePlacement(_ context.Context, state fwk.PlacementCycleState, group fwk.PodGroupInfo, placement *fwk.PodGroupAssignments) (int64, *fwk.Status) {
-	score, s := b.plugin.ScorePlacement(b.plugin.cycleAt(abi.ScorePlacement, state, nil), groupOf(group), placed(placement))
+	p := b.at(state)
+	score, s := p.ScorePlacement(p.cycleAt(abi.ScorePlacement, state, nil), groupOf(group), placed(placement))
 	return score, status(s)
 }
 
@@ -279,18 +347,19 @@ func (b base) ScorePlacement(_ context.Context, state fwk.PlacementCycleState, g
 //
 //minor:since 1.36
 func (b base) PlacementScoreExtensions() fwk.PlacementScoreExtensions {
-	if !b.plugin.Asks(abi.ScorePlacement) || !b.plugin.Asks(abi.NormalizePlacementScore) {
+	if b.slot == nil && (!b.plugin.Asks(abi.ScorePlacement) || !b.plugin.Asks(abi.NormalizePlacementScore)) {
 		return nil
 	}
-	return placementScoreExtensions{b.plugin}
+	return placementScoreExtensions{b}
 }
 
 //minor:since 1.36
-type placementScoreExtensions struct{ plugin *plugin }
+type placementScoreExtensions struct{ base base }
 
 //minor:since 1.36
 func (e placementScoreExtensions) NormalizePlacementScore(_ context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, scores []fwk.PlacementScore) *fwk.Status {
-	return status(e.plugin.NormalizePlacementScore(e.plugin.cycle(state, nil), groupOf(group), placementScores(scores)))
+	p := e.base.at(state)
+	return status(p.NormalizePlacementScore(p.cycle(state, nil), groupOf(group), placementScores(scores)))
 }
 
 // The extension points whose methods a plugin has only if [sched.Points] contains them.
@@ -305,12 +374,12 @@ type (
 )
 
 func (q queueSort) Less(a, b fwk.QueuedEntityInfo) bool {
-	return q.base.plugin.Less(queued(a), queued(b))
+	return q.base.engine().Less(queued(a), queued(b))
 }
 
 //minor:since 1.36
 func (g placementGenerate) GeneratePlacements(_ context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, parent *fwk.Placement) (*fwk.GeneratePlacementsResult, *fwk.Status) {
-	p := g.base.plugin
+	p := g.base.at(state)
 	var all sched.Nodes
 	if parent != nil {
 		all = nodesOf(parent.Nodes)
@@ -320,16 +389,22 @@ func (g placementGenerate) GeneratePlacements(_ context.Context, state fwk.PodGr
 }
 
 func (e enqueue) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	if e.base.slot != nil {
+		return clusterEvents(e.base.slot.registered), nil
+	}
 	return clusterEvents(e.base.plugin.EventsToRegister()), nil
 }
 
 func (f filter) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	p := f.base.plugin
+	if f.base.slot != nil {
+		p = f.base.slot.at(state)
+	}
 	return status(p.Filter(p.cycleOf(state, pod), node))
 }
 
 func (f postFilter) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
-	p := f.base.plugin
+	p := f.base.at(state)
 	if p.Asks(abi.PotentialVictims) {
 		return p.preempt(ctx, state, pod, statuses)
 	}
@@ -339,20 +414,24 @@ func (f postFilter) PostFilter(ctx context.Context, state fwk.CycleState, pod *c
 
 func (f score) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	p := f.base.plugin
+	if f.base.slot != nil {
+		p = f.base.slot.at(state)
+	}
 	n, s := p.Score(p.cycleOf(state, pod), node)
 	return n, status(s)
 }
 
 // ScoreExtensions returns nil unless the guest normalizes scores.
 func (f score) ScoreExtensions() fwk.ScoreExtensions {
-	if !f.base.plugin.Functions().Has(abi.NormalizeScore) {
+	if f.base.slot == nil && !f.base.plugin.Functions().Has(abi.NormalizeScore) {
 		return nil
 	}
-	return scoreExtensions{f.base.plugin}
+	return scoreExtensions{f.base}
 }
 
-type scoreExtensions struct{ plugin *plugin }
+type scoreExtensions struct{ base base }
 
 func (e scoreExtensions) NormalizeScore(_ context.Context, state fwk.CycleState, pod *corev1.Pod, list fwk.NodeScoreList) *fwk.Status {
-	return status(e.plugin.NormalizeScore(e.plugin.cycle(state, pod), scores(list)))
+	p := e.base.at(state)
+	return status(p.NormalizeScore(p.cycle(state, pod), scores(list)))
 }

@@ -72,6 +72,9 @@ of arguments in YAML. */ -}}
 {{- if .Values.registries.enabled }}
 - --plugin-registries=/registries/registries.yaml
 {{- end }}
+{{- if not (kindIs "invalid" .Values.scheduler.clusterPlugins) }}
+- --plugin-cluster
+{{- end }}
 - --v={{ .Values.scheduler.verbosity }}
 {{- if include "kubewasm.scheduler.certificate" . }}
 - --tls-cert-file=/tls/tls.crt

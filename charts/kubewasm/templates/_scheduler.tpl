@@ -22,6 +22,12 @@ of its own in memory. */ -}}
 {{- $args := set (deepCopy (.args | default dict)) "module" .module -}}
 {{- $pluginConfig = append $pluginConfig (dict "name" .name "args" $args) -}}
 {{- end -}}
+{{- range $v.clusterPlugins -}}
+{{- $own := . -}}
+{{- range $v.plugins -}}{{- if eq .name $own.name -}}{{- fail (printf "scheduler.clusterPlugins: %s: scheduler.plugins has it, too" .name) -}}{{- end -}}{{- end -}}
+{{- $enabled = append $enabled (pick . "name" "weight") -}}
+{{- $pluginConfig = append $pluginConfig (dict "name" .name "args" (set (pick . "failurePolicy") "cluster" true)) -}}
+{{- end -}}
 {{- $profile := deepCopy $v.profile -}}
 {{- $_ := set $profile "schedulerName" $v.schedulerName -}}
 {{- if $enabled -}}

@@ -47,10 +47,10 @@ const (
 var bounds = []Figure{
 	{Name: linesOfAll, Bound: 190_000, Target: 114_000},
 	{Name: linesOfRoot, Bound: 115_000, Target: 90_000},
-	{Name: linesOfAdapter, Bound: 41_700, Target: 50_000},
-	{Name: rootPackages, Bound: 196, Target: 165},
-	{Name: exportedNames, Bound: 2_930, Target: NoTarget},
-	{Name: namesWithout, Bound: 822, Target: 800},
+	{Name: linesOfAdapter, Bound: 44_000, Target: 50_000},
+	{Name: rootPackages, Bound: 205, Target: 165},
+	{Name: exportedNames, Bound: 4_000, Target: NoTarget},
+	{Name: namesWithout, Bound: 1_200, Target: 800},
 	{Name: leaks, Bound: 0, Target: 0},
 	{Name: arrowsUp, Bound: 5, Target: 5},
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/webhook/manage"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/internal/clusterplugins"
+	"github.com/kubewasm/kubewasm/sched"
 )
 
 // crds are the resources whose spec is a plugin of a configuration file, by the names of their
@@ -27,6 +28,13 @@ var crds = map[string]crd{
 	"admissionpolicies": {of: reflect.TypeFor[manage.PluginSpec](), without: []string{"record", "grants", "converts"}, sources: []string{"oci", "configMap", "secret", "bytes"}},
 	"nodehooks": {of: reflect.TypeFor[hooks.PluginConfig](), without: []string{"record"}, more: schema{
 		"nodeSelector": schema{"type": "string", "description": "NodeSelector is a selector on the labels of the node. The plugin is not loaded on other nodes."},
+	}},
+	// There are no rollouts of them yet.
+	"schedulerplugins": {of: reflect.TypeFor[sched.PluginConfig](), without: []string{"record", "rollout", "revision", "revisionHistoryLimit"}, more: schema{
+		"schedulers": schema{"type": "object", "description": "Schedulers are the processes that the plugin is for, all by default.", "properties": schema{
+			"names":    schema{"type": "array", "items": schema{"type": "string"}, "description": "Names are those of profiles, as Pods have them in schedulerName. Default all."},
+			"selector": schema{"type": "string", "description": "Selector is a selector on the labels of the schedulers' Pods. Default all."},
+		}},
 	}},
 }
 
@@ -47,9 +55,6 @@ func (c *crd) spec(w *writer) (schema, error) {
 		return nil, err
 	}
 	properties := s["properties"].(schema)
-	for _, name := range append(c.without, "name") {
-		delete(properties, name)
-	}
 	maps.Copy(properties, c.more)
 	c.restrict(s)
 	rollout, err := w.schema(reflect.TypeFor[clusterplugins.Rollout](), "")
@@ -65,6 +70,9 @@ func (c *crd) spec(w *writer) (schema, error) {
 	properties["rollout"] = rollout
 	properties["revision"] = schema{"type": "integer", "minimum": 1, "description": "Revision is the number of the PluginRevision to serve at once, in place of the spec."}
 	properties["revisionHistoryLimit"] = schema{"type": "integer", "minimum": 0, "maximum": 100, "description": "RevisionHistoryLimit is the number of PluginRevisions that are kept beside those in use. Default 10."}
+	for _, name := range append(c.without, "name") {
+		delete(properties, name)
+	}
 	s["required"] = []string{"module"}
 	return structural(s), nil
 }

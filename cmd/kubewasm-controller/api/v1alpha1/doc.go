@@ -1,12 +1,15 @@
 // Package v1alpha1 has the custom resources with which a cluster declares plugins, and those that
 // report on them.
 //
-// A [ClusterAdmissionPolicy], [AdmissionPolicy] or [NodeHook] declares a plugin for the programs
+// A [ClusterAdmissionPolicy], [AdmissionPolicy], [NodeHook] or [SchedulerPlugin] declares a plugin for the programs
 // that are for it: those watch it, and put it into service. Its spec has the members of a plugin in
 // the program's configuration file, without a name, which is that of the object. docs/schemas has
 // their JSON schemas, and so has the CustomResourceDefinition.
 //
-// A [PluginRevision] is a version of a plugin. Each process writes one [PluginReport]. The controller adds the reports up in the status of the
+// A [ModuleTrust] bounds what the policies of namespaces may have. A [PluginRevision] is a version of a
+// plugin.
+//
+// Each process writes one [PluginReport]. The controller adds the reports up in the status of the
 // plugins.
 //
 // v1alpha1 may change incompatibly with each release.
@@ -30,7 +33,7 @@ var GroupVersion = schema.GroupVersion{Group: "kubewasm.dev", Version: "v1alpha1
 // AddToScheme adds the types to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion, &ClusterAdmissionPolicy{}, &ClusterAdmissionPolicyList{}, &AdmissionPolicy{}, &AdmissionPolicyList{},
-		&NodeHook{}, &NodeHookList{}, &PluginRevision{}, &PluginRevisionList{}, &PluginReport{}, &PluginReportList{})
+		&NodeHook{}, &NodeHookList{}, &SchedulerPlugin{}, &SchedulerPluginList{}, &ModuleTrust{}, &ModuleTrustList{}, &PluginRevision{}, &PluginRevisionList{}, &PluginReport{}, &PluginReportList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

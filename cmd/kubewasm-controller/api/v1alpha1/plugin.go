@@ -318,12 +318,22 @@ type PluginReport struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	// component is the program: kubewasm-webhook or kubewasm-agent.
+	// component is the program: kubewasm-webhook, kubewasm-agent or kubewasm-scheduler.
 	Component string `json:"component"`
+	// schedulers are the names of the profiles of a scheduler.
+	//
+	// +listType=set
+	// +optional
+	Schedulers []string `json:"schedulers,omitempty"`
 	// version is the version of the program.
 	//
 	// +optional
 	Version string `json:"version,omitempty"`
+	// renewed is the time at which a process in no Pod has written the report last, by the half hour. A
+	// report that no Pod owns, and that is not renewed, is removed.
+	//
+	// +optional
+	Renewed *metav1.Time `json:"renewed,omitempty"`
 	// node is the name of the process's node.
 	//
 	// +optional

@@ -49,7 +49,8 @@ type Config struct {
 	// Namespace, Service and Port are those of the webhook's Service.
 	Namespace, Service string
 	Port               int32
-	// CAFile is the file with the CAs of the webhook's certificate, in PEM. It is read again.
+	// CAFile is the file with the CAs of the webhook's certificate, in PEM. It is read again. If it is
+	// empty, no policy gets an entry, and those that have one keep it until they are deleted.
 	CAFile string
 	// Replicas is the number of replicas that must serve a policy before it gets requests.
 	Replicas int
@@ -63,12 +64,17 @@ type Config struct {
 
 // caBundle returns the CAs in CAFile.
 func (c *Config) caBundle() ([]byte, error) {
+	if c.CAFile == "" {
+		return nil, errNoCAFile
+	}
 	text, err := os.ReadFile(c.CAFile)
 	if err == nil && !strings.Contains(string(text), "-----BEGIN CERTIFICATE-----") {
 		err = fmt.Errorf("%s has no certificate in PEM", c.CAFile)
 	}
 	return text, err
 }
+
+var errNoCAFile = errors.New("the controller was started without -ca-file")
 
 // refusal is the reason that a policy gets no requests.
 type refusal struct{ reason, message string }
@@ -194,8 +200,10 @@ type configuration struct {
 	// list returns the entries, and set replaces them.
 	list func() []entry
 	set  func([]entry)
-	// present are the entries that the cluster has, by their names.
+	// present are the entries that the cluster has, by their names. absent is set if there is no
+	// configuration, and none is created.
 	present map[string]*entry
+	absent  bool
 }
 
 // configurations returns empty ones of the two kinds.

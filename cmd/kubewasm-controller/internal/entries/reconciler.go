@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
@@ -187,9 +188,12 @@ func (p *pass) run(ctx context.Context) error {
 		errs = append(errs, p.release(ctx, policy))
 	}
 	for _, d := range decisions {
+		if p.CAFile == "" && len(d.entries) == 0 && meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionSent) == nil {
+			continue // The webhook configurations are written by others.
+		}
 		errs = append(errs, p.report(ctx, d))
 	}
-	if p.caErr != nil {
+	if p.caErr != nil && p.CAFile != "" {
 		errs = append(errs, fmt.Errorf("read the CAs of the webhook: %w", p.caErr))
 	}
 	return errors.Join(errs...)
@@ -201,6 +205,9 @@ func (p *pass) read(ctx context.Context) (err error) {
 	p.configurations = configurations()
 	for _, c := range p.configurations {
 		err := p.Client.Get(ctx, client.ObjectKey{Name: p.Name}, c.Object)
+		if c.absent = apierrors.IsNotFound(err) && p.CAFile == ""; c.absent {
+			continue
+		}
 		if apierrors.IsNotFound(err) {
 			c.SetName(p.Name)
 			c.SetLabels(map[string]string{"app.kubernetes.io/part-of": "kubewasm", "app.kubernetes.io/managed-by": "kubewasm-controller"})
@@ -230,6 +237,11 @@ func (p *pass) has(k plugin.Key) bool {
 
 // decide finds the entries of a policy.
 func (p *pass) decide(ctx context.Context, d *decision) {
+	if p.CAFile == "" {
+		d.refuse(reasonCertificate, "%v: start it with the CAs of the webhook's certificate", errNoCAFile)
+		p.keep(d, nil)
+		return
+	}
 	e, spec, refused := p.entry(d.Plugin, p.caBundle)
 	if refused != nil {
 		d.refusal = refused
@@ -411,6 +423,9 @@ var field = regexp.MustCompile(`^webhooks\[(\d+)\]`)
 // write writes a configuration if it differs, or if policies leave. Entries that the API server
 // refuses stay as they were, or are left out.
 func (p *pass) write(ctx context.Context, c *configuration, decisions []*decision, leaving []plugin.Plugin) error {
+	if c.absent {
+		return nil
+	}
 	before := c.list()
 	for {
 		var of []*decision

@@ -57,7 +57,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		name  string
 		kinds []string
 	}{
-		{"pins", []string{plugin.ClusterAdmissionPolicy, plugin.NodeHook}},
+		{"pins", []string{plugin.ClusterAdmissionPolicy, plugin.NodeHook, plugin.SchedulerPlugin}},
 		{"pins-of-namespaces", []string{plugin.AdmissionPolicy}},
 	} {
 		// One at a time: a module may have 64 MiB.
@@ -101,6 +101,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, key plugin.Key) (reconcile.R
 		return reconcile.Result{}, r.apply(ctx, p, p.Status.Pin, condition)
 	case spec.Module.OCI == "", ref.Layout != "":
 		return reconcile.Result{}, r.clear(ctx, p) // There is no registry to ask.
+	}
+	untrusted, err := r.trusted(ctx, p, ref)
+	if untrusted != nil {
+		condition.Reason, condition.Message = reasonUntrusted, cut.Text(foreign.Line(untrusted.Error()), maxMessageBytes)
+		err = r.apply(ctx, p, p.Status.Pin, condition)
+		if err == nil {
+			err = untrusted // It is asked again: a ModuleTrust or the namespace may change.
+		}
+	}
+	if err != nil {
+		return reconcile.Result{}, err
 	}
 	resolved := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionResolved)
 	current := resolved != nil && resolved.Status == metav1.ConditionTrue && resolved.ObservedGeneration == p.GetGeneration() &&

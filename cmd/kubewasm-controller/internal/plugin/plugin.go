@@ -20,13 +20,15 @@ const (
 	ClusterAdmissionPolicy = "ClusterAdmissionPolicy"
 	AdmissionPolicy        = "AdmissionPolicy"
 	NodeHook               = "NodeHook"
+	SchedulerPlugin        = "SchedulerPlugin"
 )
 
 // The components that plugins are for, as the label app.kubernetes.io/component of their Pods has
 // them.
 const (
-	Webhook = "webhook"
-	Agent   = "agent"
+	Webhook   = "webhook"
+	Agent     = "agent"
+	Scheduler = "scheduler"
 )
 
 // Kinds returns the kinds.
@@ -55,6 +57,8 @@ func Component(kind string) string {
 		return Webhook
 	case NodeHook:
 		return Agent
+	case SchedulerPlugin:
+		return Scheduler
 	}
 	return ""
 }
@@ -68,14 +72,19 @@ func New(kind string) client.Object {
 		return &v1alpha1.AdmissionPolicy{}
 	case NodeHook:
 		return &v1alpha1.NodeHook{}
+	case SchedulerPlugin:
+		return &v1alpha1.SchedulerPlugin{}
 	}
 	panic("there is no kind " + kind)
 }
 
 // Lists returns an empty list of each kind of a component.
 func Lists(component string) []client.ObjectList {
-	if component == Agent {
+	switch component {
+	case Agent:
 		return []client.ObjectList{&v1alpha1.NodeHookList{}}
+	case Scheduler:
+		return []client.ObjectList{&v1alpha1.SchedulerPluginList{}}
 	}
 	return []client.ObjectList{&v1alpha1.ClusterAdmissionPolicyList{}, &v1alpha1.AdmissionPolicyList{}}
 }
@@ -99,6 +108,8 @@ func Of(object any) (p Plugin, ok bool) {
 		kind, p = AdmissionPolicy, Plugin{Object: o, Raw: &o.Spec, Status: &o.Status}
 	case *v1alpha1.NodeHook:
 		kind, p = NodeHook, Plugin{Object: o, Raw: &o.Spec, Status: &o.Status}
+	case *v1alpha1.SchedulerPlugin:
+		kind, p = SchedulerPlugin, Plugin{Object: o, Raw: &o.Spec, Status: &o.Status}
 	default:
 		return Plugin{}, false
 	}
@@ -126,6 +137,10 @@ func All(list client.ObjectList) []Plugin {
 		for i := range l.Items {
 			add(&l.Items[i])
 		}
+	case *v1alpha1.SchedulerPluginList:
+		for i := range l.Items {
+			add(&l.Items[i])
+		}
 	}
 	return all
 }
@@ -146,6 +161,10 @@ type Spec struct {
 		Follow bool   `json:"follow,omitempty"`
 	} `json:"module,omitzero"`
 	NodeSelector string `json:"nodeSelector,omitempty"`
+	Schedulers   struct {
+		Names    []string `json:"names,omitempty"`
+		Selector string   `json:"selector,omitempty"`
+	} `json:"schedulers,omitzero"`
 	// Rollout, Revision and RevisionHistoryLimit are of the controller alone.
 	Rollout              json.RawMessage `json:"rollout,omitempty"`
 	Revision             int64           `json:"revision,omitempty"`

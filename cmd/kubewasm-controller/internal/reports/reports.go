@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +35,8 @@ import (
 const (
 	// maxStates bounds the states of a report; further ones are dropped.
 	maxStates = 4096
+	// maxSchedulers bounds the profiles of a scheduler.
+	maxSchedulers = 64
 	// maxMessageBytes bounds the message of a state.
 	maxMessageBytes = 512
 )
@@ -61,8 +64,11 @@ type Report struct {
 	metav1.ObjectMeta
 	// Component is that of the process: see package plugin.
 	Component, Node string
-	plugins         []unique.Handle[plugin.Key] // Sorted.
-	states          []unique.Handle[State]
+	// Schedulers are the names of the profiles of a scheduler.
+	Schedulers []string
+	renewed    time.Time
+	plugins    []unique.Handle[plugin.Key] // Sorted.
+	states     []unique.Handle[State]
 }
 
 // GetObjectKind implements runtime.Object.
@@ -79,6 +85,22 @@ func (r *Report) Pod() (uid types.UID, ok bool) {
 		}
 	}
 	return "", false
+}
+
+const (
+	// renewedFor is the time for which a report that no Pod owns is kept. Processes renew theirs each
+	// half hour.
+	renewedFor = 90 * time.Minute
+	// createdFor is the time for one that was never renewed, as of earlier versions of the programs.
+	createdFor = 24 * time.Hour
+)
+
+// Left returns the time after which a report that no Pod owns is too old, 0 or less if it is.
+func (r *Report) Left(now time.Time) time.Duration {
+	if r.renewed.IsZero() || r.renewed.After(now) {
+		return r.CreationTimestamp.Add(createdFor).Sub(now)
+	}
+	return r.renewed.Add(renewedFor).Sub(now)
 }
 
 // State returns the state of a plugin. ok is false if the report does not have it, or if it has that
@@ -139,6 +161,13 @@ func Of(r *v1alpha1.PluginReport) *Report {
 	out := &Report{
 		ObjectMeta: metav1.ObjectMeta{Name: r.Name, Namespace: r.Namespace, UID: r.UID, ResourceVersion: r.ResourceVersion, OwnerReferences: r.OwnerReferences},
 		Component:  unique.Make(strings.TrimPrefix(cut.Text(r.Component, 64), "kubewasm-")).Value(), Node: cut.Text(r.Node, 253),
+	}
+	if r.Renewed != nil {
+		out.renewed = r.Renewed.Time
+	}
+	out.CreationTimestamp = r.CreationTimestamp
+	for _, name := range r.Schedulers[:min(len(r.Schedulers), maxSchedulers)] {
+		out.Schedulers = append(out.Schedulers, cut.Text(name, 253))
 	}
 	type entry struct {
 		plugin unique.Handle[plugin.Key]

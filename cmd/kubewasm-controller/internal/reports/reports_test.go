@@ -3,6 +3,7 @@ package reports_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,5 +70,33 @@ func TestState(t *testing.T) {
 				t.Errorf("the state is %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// TestReportsOfNoPod bounds the time for which a report counts that no Pod owns.
+func TestReportsOfNoPod(t *testing.T) {
+	now := time.Now()
+	for _, tt := range []struct {
+		name             string
+		created, renewed time.Duration // Before now.
+		old              bool
+	}{
+		{"new", 0, 0, false},
+		{"renewed", 100 * time.Hour, time.Hour, false},
+		{"not renewed", 100 * time.Hour, 2 * time.Hour, true},
+		{"never renewed, of today", 20 * time.Hour, -1, false},
+		{"never renewed, of yesterday", 25 * time.Hour, -1, true},
+		{"renewed in the future", 25 * time.Hour, -2, true},
+	} {
+		r := &v1alpha1.PluginReport{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(-tt.created))}}
+		switch {
+		case tt.renewed >= 0:
+			r.Renewed = &metav1.Time{Time: now.Add(-tt.renewed)}
+		case tt.renewed == -2:
+			r.Renewed = &metav1.Time{Time: now.Add(time.Hour)}
+		}
+		if left := reports.Of(r).Left(now); (left <= 0) != tt.old {
+			t.Errorf("%s: it has %s", tt.name, left)
+		}
 	}
 }

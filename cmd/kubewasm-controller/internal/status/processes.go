@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,23 +27,28 @@ const (
 
 // Pods selects the Pods that report.
 func Pods() labels.Selector {
-	selector, err := labels.Parse(componentLabel + " in (" + plugin.Webhook + "," + plugin.Agent + ")," + partOfLabel + "=kubewasm")
+	selector, err := labels.Parse(componentLabel + " in (" + plugin.Webhook + "," + plugin.Agent + "," + plugin.Scheduler + ")," + partOfLabel + "=kubewasm")
 	if err != nil {
 		panic(err)
 	}
 	return selector
 }
 
-// StripPod is a transformation of Pods for caches: it keeps what this package reads.
+// StripPod is a transformation of Pods for caches: it keeps what this package reads, and the labels of
+// schedulers alone, of which there are few.
 func StripPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
 		return object, nil
 	}
+	kept := pod.Labels
+	if kept[componentLabel] != plugin.Scheduler {
+		kept = map[string]string{componentLabel: pod.Labels[componentLabel]}
+	}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion, DeletionTimestamp: pod.DeletionTimestamp,
-			Labels: map[string]string{componentLabel: pod.Labels[componentLabel]},
+			Labels: kept,
 		},
 		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName},
 		Status: corev1.PodStatus{Phase: pod.Status.Phase},
@@ -61,6 +67,7 @@ type Processes struct {
 type process struct {
 	namespace, name, node string
 	report                *reports.Report
+	labels                labels.Set // Of the Pod of a scheduler.
 }
 
 // runs reports whether a Pod is or will be a process.
@@ -85,19 +92,21 @@ func (p *Processes) of(ctx context.Context, component string) ([]process, error)
 		}
 	}
 	var all []process
+	now := time.Now()
 	for _, r := range p.Reports.All(component) {
 		uid, owned := r.Pod()
 		pod := uids[uid]
 		switch {
+		case !owned && r.Left(now) <= 0:
 		case !owned:
-			all = append(all, process{r.Namespace, r.Name, r.Node, r})
+			all = append(all, process{r.Namespace, r.Name, r.Node, r, nil})
 		case pod != nil && pod.Name == r.Name && pod.Namespace == r.Namespace:
-			all = append(all, process{r.Namespace, r.Name, pod.Spec.NodeName, r})
+			all = append(all, process{r.Namespace, r.Name, pod.Spec.NodeName, r, pod.Labels})
 			delete(uids, uid)
 		} // Otherwise the Pod is gone, or another one of its name.
 	}
 	for _, pod := range uids {
-		all = append(all, process{pod.Namespace, pod.Name, pod.Spec.NodeName, nil})
+		all = append(all, process{pod.Namespace, pod.Name, pod.Spec.NodeName, nil, pod.Labels})
 	}
 	return all, nil
 }

@@ -64,7 +64,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	if err != nil {
 		return err
 	}
-	for _, kind := range plugin.Kinds() {
+	for _, kind := range append(plugin.Kinds(), plugin.SchedulerPlugin) {
 		if err := c.Watch(Plugins(mgr, kind, soon, func(_, _ plugin.Plugin) bool { return true })); err != nil {
 			return err
 		}
@@ -197,7 +197,8 @@ func (r *Reconciler) tell(object client.Object, before, now *metav1.Condition) {
 	}
 }
 
-// removeReports adds the controller that removes reports whose Pod is gone. The garbage collector
+// removeReports adds the controller that removes reports whose Pod is gone, and those of no Pod that are
+// not renewed. The garbage collector
 // does so as well, and not if the Pod went before its report came.
 func (r *Reconciler) removeReports(mgr manager.Manager) error {
 	remove := reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -206,12 +207,12 @@ func (r *Reconciler) removeReports(mgr manager.Manager) error {
 			return reconcile.Result{}, nil
 		}
 		uid, owned := report.Pod()
-		if !owned {
-			return reconcile.Result{}, nil
+		if left := report.Left(time.Now()); !owned && left > 0 {
+			return reconcile.Result{RequeueAfter: left}, nil
 		}
 		pod := &metav1.PartialObjectMetadata{}
 		pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-		if err := r.Reader.Get(ctx, req.NamespacedName, pod); err == nil && pod.UID == uid || err != nil && !apierrors.IsNotFound(err) {
+		if err := r.Reader.Get(ctx, req.NamespacedName, pod); owned && (err == nil && pod.UID == uid || err != nil && !apierrors.IsNotFound(err)) {
 			return reconcile.Result{}, err
 		}
 		of := &v1alpha1.PluginReport{ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Name: req.Name}}
@@ -236,7 +237,7 @@ func (r *Reconciler) removeReports(mgr manager.Manager) error {
 			}
 			uid, owned := after.Pod()
 			pod := &corev1.Pod{}
-			if !owned || r.Client.Get(ctx, client.ObjectKey{Namespace: after.Namespace, Name: after.Name}, pod) == nil && pod.UID == uid {
+			if owned && r.Client.Get(ctx, client.ObjectKey{Namespace: after.Namespace, Name: after.Name}, pod) == nil && pod.UID == uid {
 				return
 			}
 			q.AddAfter(request(after.Namespace, after.Name), interval) // The cache may be behind.

@@ -53,19 +53,25 @@ func init() {
 func summary(p plugin.Plugin, processes []process, nodes func(string) labels.Set) v1alpha1.PluginStatus {
 	status := v1alpha1.PluginStatus{ObservedGeneration: p.GetGeneration()}
 	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, ObservedGeneration: p.GetGeneration()}
-	selects := func(string) bool { return true }
+	selects := func(process) bool { return true }
 	spec, err := p.Spec()
-	if p.Key.Kind == plugin.NodeHook {
+	if p.Key.Kind == plugin.NodeHook || p.Key.Kind == plugin.SchedulerPlugin {
 		var selector labels.Selector
 		if err == nil {
-			selector, err = labels.Parse(spec.NodeSelector)
+			selector, err = labels.Parse(spec.NodeSelector + spec.Schedulers.Selector) // A kind has one of them.
 		}
 		if err != nil {
 			ready.Reason, ready.Message = reasonSelector, cut.Text(foreign.Line(err.Error()), maxMessageBytes)
 			status.Ready, status.Conditions = "0/0", []metav1.Condition{ready}
 			return status
 		}
-		selects = func(node string) bool { return selector.Matches(nodes(node)) }
+		selects = func(of process) bool { return selector.Matches(nodes(of.node)) }
+		if p.Key.Kind == plugin.SchedulerPlugin {
+			selects = func(of process) bool {
+				names := spec.Schedulers.Names
+				return selector.Matches(of.labels) && (len(names) == 0 || of.report == nil || slices.ContainsFunc(of.report.Schedulers, func(name string) bool { return slices.Contains(names, name) }))
+			}
+		}
 	}
 	// wanted is the revision to serve, nil if each process serves the newest generation.
 	wanted := func() *v1alpha1.RolloutStatus {
@@ -98,7 +104,7 @@ func summary(p plugin.Plugin, processes []process, nodes func(string) labels.Set
 				}
 			}
 		}
-		if !listed && !selects(process.node) {
+		if !listed && !selects(process) {
 			continue
 		}
 		status.Desired++

@@ -427,6 +427,7 @@ func TestDeclared(t *testing.T) {
 		})
 	}
 
+	testRoles(t, w)
 	applied := time.Now()
 	w.must(w.apply("", "everywhere", deny("ver1"), "all"))
 	w.want("other", "all", "ver1")
@@ -475,6 +476,35 @@ func TestDeclared(t *testing.T) {
 	w.want("shop", "own", "shop")
 	ready("shop", "own", "2/2")
 	w.want("other", "own", "")
+
+	// With a ModuleTrust for others the namespace gets no further policy. What serves stays.
+	trust := func(spec string) {
+		t.Helper()
+		text := `{"apiVersion":"kubewasm.dev/v1alpha1","kind":"ModuleTrust","metadata":{"name":"trust"},"spec":` + spec + `}`
+		_, err := w.dynamic.Resource(v1alpha1.GroupVersion.WithResource("moduletrusts")).Patch(t.Context(), "trust", "application/apply-patch+yaml", []byte(text), metav1.PatchOptions{FieldManager: "test", Force: new(true)})
+		w.must(err)
+	}
+	trust(`{"namespaceSelector":"kubernetes.io/metadata.name=other","repositories":["ghcr.io/acme/*"],"quota":{"memoryBytes":1073741824}}`)
+	w.must(w.apply("shop", "late", deny("late"), "late"))
+	w.must(w.apply("other", "fetched", `"oci":"127.0.0.1:1/evil:1"`, "fetched"))
+	says := func(namespace, name, kind, part string) {
+		t.Helper()
+		w.until(name+" says "+part, func() bool {
+			c := meta.FindStatusCondition(w.status(namespace, name).Conditions, kind)
+			return c != nil && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, part)
+		})
+	}
+	says("shop", "late", v1alpha1.ConditionReady, `no ModuleTrust selects the namespace "shop"`)
+	says("other", "fetched", v1alpha1.ConditionReady, `no ModuleTrust allows the namespace "other" modules of 127.0.0.1:1/evil`)
+	says("other", "fetched", v1alpha1.ConditionResolved, `no ModuleTrust allows the namespace "other" modules of 127.0.0.1:1/evil`)
+	w.want("shop", "own", "shop")
+	trust(`{"inline":true}`)
+	w.want("shop", "late", "late")
+	ready("shop", "late", "2/2")
+	for namespace, name := range map[string]string{"shop": "late", "other": "fetched"} {
+		w.must(w.policies(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
+	}
+	w.want("shop", "late", "")
 
 	// Policies that go: before the last request that may be denied there is none that fails.
 	var gone atomic.Bool

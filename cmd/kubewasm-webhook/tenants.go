@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/kubewasm/kubewasm/admission/webhook/manage"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/clusterplugins"
+)
+
+const (
+	// labelsInterval is the interval at which the labels of namespaces are compared, by which
+	// ModuleTrusts select them.
+	labelsInterval = 10 * time.Second
+	// labelsTime bounds the time of a look-up.
+	labelsTime = 5 * time.Second
+)
+
+// tenant is a namespace whose policies ModuleTrusts bound.
+type tenant struct {
+	allowed *clusterplugins.Allowed
+	// err is the reason that it may have no policy.
+	err  error
+	used clusterplugins.Usage
+}
+
+// tenants returns the namespaces of policies. o.applying is held.
+func (o *objects) tenants(trusts clusterplugins.Trusts, list []clusterplugins.Object) map[string]*tenant {
+	all := map[string]*tenant{}
+	labels := map[string]map[string]string{}
+	for i := range list {
+		namespace := list[i].Namespace
+		if all[namespace] != nil {
+			continue
+		}
+		t := new(tenant)
+		all[namespace] = t
+		if namespace == "" || len(trusts) == 0 {
+			continue
+		}
+		of, err := o.labelsOf(namespace)
+		if err != nil {
+			t.err = fmt.Errorf("the labels of the namespace %q are unknown, by which ModuleTrusts select it: %w", namespace, err)
+		} else {
+			labels[namespace] = of
+			t.allowed, t.err = trusts.For(namespace, of)
+		}
+	}
+	o.labels = labels
+	return all
+}
+
+// labelsOf returns the labels of a namespace, or those that were known last. o.applying is held.
+func (o *objects) labelsOf(namespace string) (map[string]string, error) {
+	if o.namespaces == nil {
+		return nil, errors.New("there is no cluster")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), labelsTime)
+	defer cancel()
+	of, err := o.namespaces(ctx, namespace)
+	if last, ok := o.labels[namespace]; err != nil && ok {
+		return last, nil
+	}
+	return of, err
+}
+
+// policy returns the policy of an object, unless the namespace may not have it.
+func (t *tenant) policy(object *clusterplugins.Object) manage.ClusterPolicy {
+	allowed, err := t.allowed, t.err
+	if err != nil {
+		allowed = nil
+	}
+	p := policyOf(object, allowed)
+	if object.Namespace == "" || p.Unknown {
+		return p
+	}
+	if err == nil {
+		err = allowed.Add(&t.used, p.Spec.Limits, host.DefaultLimits().Instances)
+	}
+	if err != nil {
+		p.Err = errors.Join(err, p.Err)
+	}
+	return p
+}
+
+// followLabels applies the objects again when labels of their namespaces change, until ctx ends.
+func (o *objects) followLabels(ctx context.Context) {
+	tick := time.NewTicker(labelsInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		o.applying.Lock()
+		changed := false
+		for namespace, before := range o.labels {
+			now, err := o.labelsOf(namespace)
+			changed = changed || err == nil && !maps.Equal(before, now)
+		}
+		if changed {
+			o.put(o.newest)
+		}
+		o.applying.Unlock()
+	}
+}
