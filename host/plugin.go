@@ -194,6 +194,11 @@ func (p *Plugin) acquire(ctx context.Context, pinned *version, again *Instance) 
 		} else if inst == nil {
 			inst, err = v.another(ctx)
 		}
+		if err == nil && inst.remote != nil && !inst.remote.alive() {
+			v.discard(inst) // Its process has ended while it was idle.
+			v.pool.lose(inst)
+			continue
+		}
 		if err == nil {
 			inst.swept = false
 			if v.tapes != nil {

@@ -36,6 +36,8 @@ type Runtime struct {
 	noCompiler error
 	// goPass is not set if RuntimeConfig.DisableGoPass is.
 	goPass bool
+	// isolated is set if guests run in other processes.
+	isolated bool
 	// sources open the modules of configurations.
 	sources *registry
 	memory  snapmem.Allocator
@@ -130,7 +132,7 @@ const defaultIdleAfter = 5 * time.Minute
 
 // NewRuntime makes a Runtime. Close it when no plugin is needed any more.
 func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
-	guard, err := debugsMemory()
+	guard, isolated, err := debugs()
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +142,7 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 		compiled:  map[compiledKey]*compiled{},
 		compiling: make(chan struct{}, min(maxCompilations, runtime.GOMAXPROCS(0))),
 		memory:    snapmem.Allocator{Budget: snapmem.NewBudget(cmp.Or(cfg.MemoryBytes, availableMemory(os.DirFS("/"))/2)), Guard: guard},
-		goPass:    !cfg.DisableGoPass, keepModules: cfg.KeepModules,
+		goPass:    !cfg.DisableGoPass, isolated: isolated, keepModules: cfg.KeepModules,
 		sources:  &registry{known: cfg.Sources},
 		mappings: processMappings(),
 	}
@@ -186,7 +188,7 @@ func (rt *Runtime) Beside(memoryBytes uint64) *Runtime {
 	return &Runtime{
 		plugins: map[*Plugin]struct{}{}, recorders: map[recorderKey]*recorder{}, compiled: map[compiledKey]*compiled{},
 		compiling: make(chan struct{}, 1), memory: snapmem.Allocator{Budget: snapmem.NewBudget(memoryBytes), Guard: rt.memory.Guard},
-		engine: rt.engine, engineName: rt.engineName, noCompiler: rt.noCompiler, goPass: rt.goPass, sources: rt.sources, mappings: rt.mappings, modules: rt.modules, last: rt.last, shared: rt.shared, idleAfter: rt.idleAfter, borrowed: true,
+		engine: rt.engine, engineName: rt.engineName, noCompiler: rt.noCompiler, goPass: rt.goPass, isolated: rt.isolated, sources: rt.sources, mappings: rt.mappings, modules: rt.modules, last: rt.last, shared: rt.shared, idleAfter: rt.idleAfter, borrowed: true,
 	}
 }
 
