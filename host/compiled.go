@@ -45,6 +45,8 @@ type compiled struct {
 	exportsMemory bool
 	// remote is the module in another process, nil if it is in this one. wasm and module are nil then.
 	remote *remote
+	// weaker are the reasons for which the wall is lower than it could be.
+	weaker []string
 	// hosts are the host modules from which it imports.
 	hosts []wazero.CompiledModule
 
@@ -143,7 +145,7 @@ func (rt *Runtime) share(key compiledKey, module []byte, ship func(context.Conte
 
 // domain returns the domain of a compiledKey.
 func (v *version) domain() string {
-	if !v.plugin.runtime.isolated || v.plugin.cfg.Profiler != nil {
+	if v.plugin.isolation() != IsolationProcess {
 		return ""
 	}
 	return "plugin " + v.plugin.label

@@ -14,7 +14,7 @@ const debugVariable = "KUBEWASM_DEBUG"
 //
 // With memory, the memory of an instance is hidden while no caller has it. Each call then costs two
 // more system calls. Each closed instance keeps Limits.MemoryBytes of address space until the process
-// ends. With process, all guests run in other processes, but those with a profiler.
+// ends. With process, all guests run in other processes.
 func debugs() (memory, process bool, err error) {
 	for mode := range strings.SplitSeq(os.Getenv(debugVariable), ",") {
 		switch mode {

@@ -4,8 +4,10 @@ package host
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"runtime"
@@ -21,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/internal/recording"
 	"github.com/kubewasm/kubewasm/internal/wall"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
@@ -231,7 +234,7 @@ func tryOut(w *walled, n, arg uint64) uint64 { return attempts[n].try(w, arg) }
 func drill(t *testing.T, rt *Runtime, name string) *Plugin {
 	t.Helper()
 	p, err := rt.Load(t.Context(), Config{
-		Name: name, Module: ModuleConfig{Source: File("testdata/drill.wasm")},
+		Name: name, Module: ModuleConfig{Source: File("testdata/wall/drill.wasm")},
 		Limits: Limits{Timeout: 200 * time.Millisecond, Instances: 2},
 	}, Adapter{Kind: abi.KindScheduler, Imports: drillImports})
 	if err != nil {
@@ -251,13 +254,12 @@ func try(t *testing.T, p *Plugin, n int, arg uint64) (errno uint64, err error) {
 	return inst.Call(t.Context(), abi.Filter, uint64(n), arg, 0)
 }
 
-func newWalledRuntime(t *testing.T, isolated bool) *Runtime {
-	rt, err := NewRuntime(RuntimeConfig{})
+func newWalledRuntime(t *testing.T, level Isolation) *Runtime {
+	rt, err := NewRuntime(RuntimeConfig{MinimumIsolation: level})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { rt.Close(context.Background()) })
-	rt.isolated = isolated
 	return rt
 }
 
@@ -269,13 +271,13 @@ func TestEscapeDrill(t *testing.T) {
 	}
 	defer listener.Close()
 	port := uint64(listener.Addr().(*net.TCPAddr).Port)
-	none := drill(t, newWalledRuntime(t, false), "none")
+	none := drill(t, newWalledRuntime(t, IsolationNone), "none")
 	for n := range attempts[:3] {
 		if errno, err := try(t, none, n, port); errno != 0 || err != nil {
 			t.Errorf("without a wall: %s: error %d, %v; the drill does not show anything", attempts[n].name, errno, err)
 		}
 	}
-	rt := newWalledRuntime(t, true)
+	rt := newWalledRuntime(t, IsolationProcess)
 	sibling, p := drill(t, rt, "sibling"), drill(t, rt, "guest")
 	for n, a := range attempts {
 		t.Run(a.name, func(t *testing.T) {
@@ -308,7 +310,7 @@ func TestEscapeDrill(t *testing.T) {
 }
 
 func TestProcessesAreReplaced(t *testing.T) {
-	rt := newWalledRuntime(t, true)
+	rt := newWalledRuntime(t, IsolationProcess)
 	p := drill(t, rt, "guest")
 	process := func() *remoteProcess { return p.current.Load().compiled.remote.now }
 	signal := func(s unix.Signal) {
@@ -374,4 +376,100 @@ func TestProcessesAreReplaced(t *testing.T) {
 		inst.Release()
 	}
 	t.Errorf("%d processes were replaced", maxEnds)
+}
+
+func TestIsolationIsRefusedByName(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		minimum    Isolation
+		configured Isolation
+		profiler   *Profiler
+		want       string
+	}{
+		{"a level that is none", "", "vm", nil, `isolation is "vm", want none or process`},
+		{"less than the minimum", IsolationProcess, IsolationNone, nil, "isolation is none, and the operator's minimum is process"},
+		{"a profile", "", IsolationProcess, new(Profiler), "no profile can be collected"},
+		{"a profile at the minimum", IsolationProcess, "", new(Profiler), "no profile can be collected"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := newWalledRuntime(t, test.minimum).Load(t.Context(), Config{
+				Name: "p", Module: ModuleConfig{Source: File("testdata/noop.wasm")}, Isolation: test.configured, Profiler: test.profiler,
+			}, Adapter{Kind: abi.KindScheduler})
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error is %v, want %q in it", err, test.want)
+			}
+		})
+	}
+	if _, err := NewRuntime(RuntimeConfig{MinimumIsolation: "most"}); err == nil || !strings.Contains(err.Error(), `MinimumIsolation is "most"`) {
+		t.Errorf("error is %v", err)
+	}
+	p := drill(t, newWalledRuntime(t, IsolationProcess), "guest")
+	if s := p.Stats(); s.Isolation != IsolationProcess {
+		t.Errorf("the level is %q", s.Isolation)
+	} else {
+		t.Logf("weaker: %q", s.Weaker)
+	}
+}
+
+// TestMalformedMessages plays a child that writes whatever it likes, whenever it has the turn and
+// sometimes when it has not, while host functions work on its memory.
+func TestMalformedMessages(t *testing.T) {
+	p := drill(t, newWalledRuntime(t, IsolationNone), "guest")
+	v := *p.current.Load()
+	v.imports = nil
+	for _, list := range [][]Import{wasiImports, commonImports} {
+		for i := range list {
+			v.imports = append(v.imports, &list[i])
+		}
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	ops := []wall.Op{opHost, opHost, opHost, opYield, opMemory, opFail, opDone}
+	done, broken := 0, 0
+	for done < 100_000 {
+		inst := &Instance{plugin: p, version: &v, output: output{limit: 1 << 10}}
+		inst.ctx = callContext{parent: t.Context(), inst: inst}
+		if err := v.newSharedMemory(inst, pageSize, 4*pageSize); err != nil {
+			t.Fatal(err)
+		}
+		r := inst.remote
+		r.process = &remoteProcess{Process: wall.NewProcess(-1)}
+		inst.module, inst.memory, r.view.bytes = r, &r.view, inst.linear.Reallocate(pageSize)
+		inst.meter.bind(r)
+		inst.meter.slice = fuelSlice
+
+		memory, lane := r.view.bytes, r.lane.Other()
+		r.lane.Spin = 0
+		r.check = func() error { // The parent is about to sleep, and the child has the turn.
+			done++
+			for range random.IntN(8) {
+				binary.LittleEndian.PutUint32(memory[random.IntN(1<<12)*4:], random.Uint32()>>random.IntN(32))
+			}
+			var words [wall.MaxWords]uint64
+			for i := range words {
+				words[i] = random.Uint64() >> random.IntN(64)
+			}
+			m := wall.Message{Op: ops[random.IntN(len(ops))], N: uint32(random.IntN(len(v.imports) + 1)), Fuel: int64(random.Uint64()), Stack: random.Uint64()}
+			if random.IntN(8) == 0 {
+				m.Op, m.N = wall.Op(random.Uint32()>>random.IntN(32)), random.Uint32()
+			}
+			lane.Send(m, words[:], strings.Repeat("x", random.IntN(100)))
+			return nil
+		}
+		for range 50 {
+			fn := inst.module.ExportedFunction("filter")
+			if fn == nil {
+				fn = &remoteFunction{in: r}
+			}
+			_, _ = inst.run(t.Context(), &fn, "filter", recording.ByFunction, 3, nil)
+			if r.err != nil {
+				broken++
+				break
+			}
+			inst.broken = false
+		}
+		inst.linear.Free()
+	}
+	if broken == 0 {
+		t.Error("no message broke a rule")
+	}
 }

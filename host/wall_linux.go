@@ -121,6 +121,7 @@ func (c *compiled) buildRemote(ctx context.Context, module []byte) error {
 		return err
 	}
 	c.info, c.exportsMemory = p.reply.Info, p.reply.Memory
+	c.weaker = append(p.Weak, p.reply.Weak...)
 	if p.reply.Link != "" {
 		c.linkErr = errors.New(p.reply.Link)
 	}

@@ -45,17 +45,21 @@ type page struct {
 type Lane struct {
 	*page
 	side uint32
-	spin time.Duration
+	// Spin is the time for which the side waits before it sleeps.
+	Spin time.Duration
 }
 
 // NewLane returns one side of the lane in a shared header of HeaderBytes.
 func NewLane(header []byte, child bool) Lane {
-	l := Lane{page: (*page)(unsafe.Pointer(unsafe.SliceData(header[:HeaderBytes]))), spin: spinFor}
+	l := Lane{page: (*page)(unsafe.Pointer(unsafe.SliceData(header[:HeaderBytes]))), Spin: spinFor}
 	if child {
 		l.side = childSide
 	}
 	return l
 }
+
+// Other returns the other side of the lane.
+func (l *Lane) Other() Lane { return Lane{page: l.page, side: 1 - l.side, Spin: l.Spin} }
 
 // spinFor is the time for which a side waits before it sleeps: a wake-up takes longer than most
 // calls.
@@ -111,7 +115,7 @@ func (l *Lane) Wait(check func() error) error {
 			return nil
 		}
 	}
-	for start := time.Now(); time.Since(start) < l.spin; {
+	for start := time.Now(); time.Since(start) < l.Spin; {
 		for range 64 {
 			if l.turn.Load() == l.side {
 				return nil

@@ -79,6 +79,11 @@ var starter = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
+// NewProcess returns the parent's side of a child at the other end of a socket, which Close closes.
+func NewProcess(socket int) *Process {
+	return &Process{socket: socket, lanes: map[*Lane]struct{}{}, done: make(chan struct{})}
+}
+
 // Start starts a child.
 func Start() (*Process, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -87,7 +92,7 @@ func Start() (*Process, error) {
 	}
 	theirs := os.NewFile(uintptr(pair[1]), "channel")
 	defer theirs.Close()
-	p := &Process{socket: pair[0], lanes: map[*Lane]struct{}{}, done: make(chan struct{})}
+	p := NewProcess(pair[0])
 	started := make(chan error)
 	starter() <- func() {
 		var errs []error
@@ -163,7 +168,9 @@ func (p *Process) Pid() int { return p.process.Pid }
 // Kill ends the process. Err returns reason from now on, unless the process had ended before.
 func (p *Process) Kill(reason error) {
 	p.end(reason)
-	_ = p.process.Kill()
+	if p.process != nil {
+		_ = p.process.Kill()
+	}
 }
 
 // Close ends the process, and frees its socket. Nobody may use it any more.

@@ -46,6 +46,7 @@ var files = map[string]struct {
 var enums = map[reflect.Type][]string{
 	reflect.TypeFor[host.FailurePolicy](): {string(host.Fail), string(host.Ignore), string(host.KeepLast)},
 	reflect.TypeFor[host.Mode]():          {string(host.Enforce), string(host.Monitor)},
+	reflect.TypeFor[host.Isolation]():     {string(host.IsolationNone), string(host.IsolationProcess)},
 	reflect.TypeFor[host.ResetPolicy]():   {string(host.ResetOnError), string(host.ResetPerCall), string(host.ResetNever)},
 	reflect.TypeFor[slog.Level]():         {"debug", "info", "warn", "error"},
 	reflect.TypeFor[record.Selection]():   {string(record.Failures), string(record.Denials)},
