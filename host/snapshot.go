@@ -168,8 +168,12 @@ func (v *version) restore(inst *Instance) bool {
 	if v.snapshot == nil || inst.remote != nil && !inst.remote.alive() || !inst.linear.Reset(inst.memory) {
 		return false
 	}
-	for i, g := range inst.globals {
-		g.Set(v.snapshot.globals[i])
+	if inst.remote != nil {
+		inst.remote.setGlobals(v.snapshot.globals)
+	} else {
+		for i, g := range inst.globals {
+			g.Set(v.snapshot.globals[i])
+		}
 	}
 	if inst.remote != nil && !inst.remote.alive() {
 		return false

@@ -10,6 +10,7 @@ import (
 	"math"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,8 +32,8 @@ import (
 const (
 	opStart  wall.Op = iota // Instantiate the module.
 	opBind                  // Find the function with the name in the text.
-	opGet                   // Return the global with the name in the text.
-	opSet                   // Set it.
+	opGet                   // Return the globals from N on, as many as there are words.
+	opSet                   // Set them.
 	opGrow                  // Grow the memory by N pages.
 	opCall                  // Call the function N.
 	opClose                 // End. It has no answer.
@@ -540,7 +541,8 @@ func (r *remoteInstance) ExportedGlobal(name string) api.Global {
 	case wasmbin.StackGlobal:
 		return &r.stack
 	}
-	return &remoteGlobal{in: r, name: name}
+	globals := r.inst.version.compiled.info.Globals
+	return &remoteGlobal{in: r, index: slices.IndexFunc(globals, func(g wasmbin.GlobalExport) bool { return g.Name == name })}
 }
 
 // remoteFunction is a function of the guest. The child has a handle of it for each depth.
@@ -569,18 +571,23 @@ func (c *remoteCell) Set(v uint64) { c.value = v }
 type remoteGlobal struct {
 	api.MutableGlobal // It is nil.
 	in                *remoteInstance
-	name              string
+	index             int
 }
 
 func (g *remoteGlobal) Get() uint64 {
 	var value [1]uint64
-	_, _ = g.in.exchange(opGet, 0, nil, g.name, value[:]) // The instance remembers the error.
+	if _, err := g.in.exchange(opGet, uint32(g.index), nil, "", value[:]); err != nil {
+		_ = g.in.fail(err)
+	}
 	return value[0]
 }
 
-func (g *remoteGlobal) Set(v uint64) {
-	if _, err := g.in.exchange(opSet, 0, []uint64{v}, g.name, nil); err != nil {
-		_ = g.in.fail(err)
+// setGlobals sets all globals of a snapshot.
+func (r *remoteInstance) setGlobals(values []uint64) {
+	for at := 0; at < len(values); at += wall.MaxWords {
+		if _, err := r.exchange(opSet, uint32(at), values[at:min(at+wall.MaxWords, len(values))], "", nil); err != nil {
+			_ = r.fail(err)
+		}
 	}
 }
 
@@ -652,7 +659,9 @@ func serveWall(child *wall.Child, host func(fn wasmbin.Extern, n int) api.GoModu
 	}
 	length := copy(reply, text)
 	_ = unix.Munmap(reply)
-	c.info, answer, text = nil, wallReply{}, nil
+	// What is still needed of the module is read again.
+	_ = unix.Madvise(module, unix.MADV_DONTNEED)
+	answer, text = wallReply{}, nil
 	debug.FreeOSMemory()
 	child.Send([]byte(strconv.Itoa(length)))
 	for {
@@ -713,6 +722,7 @@ type walled struct {
 	module    api.Module
 	fuel      api.MutableGlobal
 	stack     api.MutableGlobal
+	globals   []api.MutableGlobal
 	names     []string
 	handles   [][]api.Function // By depth.
 	find      handles
@@ -799,14 +809,13 @@ func (w *walled) handle(m wall.Message) bool {
 	var err error
 	var n uint32
 	var words []uint64
-	global := func() api.MutableGlobal {
-		g, _ := w.module.ExportedGlobal(w.lane.Text()).(api.MutableGlobal)
-		return g
-	}
 	switch m.Op {
 	case opStart:
 		if w.module, err = w.c.wasm.InstantiateModule(&w.ctx, w.c.module, moduleConfig); err == nil {
 			w.bind(w.module)
+			for _, g := range w.c.info.Globals {
+				w.globals = append(w.globals, w.module.ExportedGlobal(g.Name).(api.MutableGlobal))
+			}
 		}
 	case opBind:
 		name := w.lane.Text()
@@ -817,12 +826,13 @@ func (w *walled) handle(m wall.Message) bool {
 			w.names = append(w.names, name)
 		}
 	case opGet:
-		if g := global(); g != nil {
-			w.words[0], words = g.Get(), w.words[:1]
+		words = w.words[:0]
+		for _, g := range w.globals[m.N:min(int(m.N)+wall.MaxWords, len(w.globals))] {
+			words = append(words, g.Get())
 		}
 	case opSet:
-		if g := global(); g != nil {
-			g.Set(w.words[0])
+		for i, g := range w.globals[m.N:min(int(m.N)+wall.MaxWords, len(w.globals))] {
+			g.Set(w.words[i])
 		}
 	case opGrow:
 		if _, ok := w.module.ExportedMemory(memoryExport).Grow(m.N); ok {
