@@ -155,7 +155,7 @@ WAT := $(shell find . -path '*/testdata/*.wat') internal/wasmbin/profiler.wat
 GENERATING := charts cmd/kubewasm internal/testkit/newestapi internal/testkit/schemas cmd/kubewasm-controller/api internal/testkit/alerts examples/controller internal/bench
 
 # The programs whose tests write their rows of docs/metrics.md.
-PROGRAMS := cmd/kubewasm-agent cmd/kubewasm-policy-server cmd/kubewasm-scheduler cmd/kubewasm-webhook
+PROGRAMS := cmd/kubewasm-agent cmd/kubewasm-controller cmd/kubewasm-policy-server cmd/kubewasm-scheduler cmd/kubewasm-webhook
 
 .PHONY: generate
 generate: $(WAT:.wat=.wasm) ## Rebuild the generated views and the .wasm of tests, which needs wat2wasm.

@@ -221,6 +221,9 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 		plugins[i].Observer, plugins[i].Logger = host.Observers(guests, a.status, free), logger
 	}
 	observer := observers{decisions}
+	if cfg.hooks != nil {
+		observer = append(observer, cfg.hooks.trialsOf(cfg.Plugins, plugins))
+	}
 	if cfg.Events != nil {
 		events, err := newEvents(*cfg.Events, os.Getenv("NODE_NAME"), logger)
 		if err != nil {
@@ -281,12 +284,19 @@ func (a *agent) forNode(ctx context.Context, whole *config) (*config, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeWait)
 	defer cancel()
+	var of map[string]string
 	node, err := watch.Get(ctx)
+	if err == nil {
+		of = node.Labels
+	}
+	if whole.hooks != nil {
+		of, err = whole.hooks.labels(of, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("select the plugins for this node: %w", err)
 	}
 	own := *whole
-	own.Plugins, a.places = nil, whole.forNode(node.Labels)
+	own.Plugins, a.places = nil, whole.forNode(of)
 	for _, i := range a.places {
 		own.Plugins = append(own.Plugins, whole.Plugins[i])
 	}

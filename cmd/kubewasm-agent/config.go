@@ -145,8 +145,23 @@ type pluginConfig struct {
 	// nodes.
 	NodeSelector string `json:"nodeSelector"`
 
-	// object is the NodeHook that declares the plugin, nil for one of the file.
-	object *clusterplugins.Object
+	// object is the NodeHook that declares the plugin, nil for one of the file. If it is for the nodes
+	// that a step of a rollout selects, others is set in the version for the other nodes.
+	object    *clusterplugins.Object
+	selectors []string
+	others    bool
+}
+
+// someNodes reports whether the plugin is only for some nodes.
+func (p *pluginConfig) someNodes() bool { return p.NodeSelector != "" || len(p.selectors) != 0 }
+
+// selects reports whether the plugin is for a node with some labels. The selectors have been checked.
+func (p *pluginConfig) selects(of map[string]string) bool {
+	matches := func(selector string) bool {
+		s, err := labels.Parse(selector)
+		return err == nil && s.Matches(labels.Set(of))
+	}
+	return matches(p.NodeSelector) && (len(p.selectors) == 0 || slices.ContainsFunc(p.selectors, matches) != p.others)
 }
 
 func readConfig(file string) (*config, error) {
@@ -168,7 +183,7 @@ func parseConfig(file string, text []byte) (*config, error) {
 
 // selectsNodes reports whether a plugin is only for some nodes.
 func (c *config) selectsNodes() bool {
-	return slices.ContainsFunc(c.Plugins, func(p pluginConfig) bool { return p.NodeSelector != "" })
+	return slices.ContainsFunc(c.Plugins, func(p pluginConfig) bool { return p.someNodes() })
 }
 
 // checkNodes returns the mistakes in the selectors of nodes.
@@ -189,11 +204,10 @@ func (c *config) checkNodes() error {
 	return errors.Join(errs...)
 }
 
-// forNode returns the plugins for a node with some labels, by their places in Plugins. The selectors
-// have been checked.
+// forNode returns the plugins for a node with some labels, by their places in Plugins.
 func (c *config) forNode(of map[string]string) (places []int) {
 	for i := range c.Plugins {
-		if s, err := labels.Parse(c.Plugins[i].NodeSelector); err == nil && s.Matches(labels.Set(of)) {
+		if c.Plugins[i].selects(of) {
 			places = append(places, i)
 		}
 	}

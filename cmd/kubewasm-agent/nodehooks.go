@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/configfile"
@@ -36,8 +38,10 @@ type nodeHooks struct {
 	client *apiserver.Client
 	watch  *clusterplugins.Watch
 	logger *slog.Logger
-	// file keeps the objects over restarts, empty for none.
-	file string
+	// file keeps the objects over restarts, and labelsFile the labels of the node; empty for none.
+	file, labelsFile string
+	// trials are those of versions of which a rollout has a step for this node.
+	trials clusterplugins.Trials
 	// changed signals other objects.
 	changed chan struct{}
 	// known is closed once the API server has sent the objects.
@@ -66,9 +70,10 @@ func followHooks(ctx context.Context, cfg *config, logger *slog.Logger) (h *node
 		cfg: *cfg.Cluster, client: client, logger: logger, changed: make(chan struct{}, 1), known: make(chan struct{}), good: map[string]clusterplugins.Object{}, refused: map[string]error{},
 	}
 	if cfg.CacheDir != "" {
-		h.file = filepath.Join(cfg.CacheDir, "nodehooks.json")
+		h.file, h.labelsFile = filepath.Join(cfg.CacheDir, "nodehooks.json"), filepath.Join(cfg.CacheDir, "nodelabels.json")
 	}
-	h.watch = clusterplugins.New(clusterplugins.Config{Client: client, Resources: []clusterplugins.Resource{clusterplugins.NodeHooks}, Apply: h.apply, Logger: logger})
+	process := clusterplugins.ThisProcess("kubewasm-agent", program.ThisBuild().Short(), "")
+	h.watch = clusterplugins.New(clusterplugins.Config{Client: client, Name: cmp.Or(process.Node, process.Name), Resources: []clusterplugins.Resource{clusterplugins.NodeHooks}, Apply: h.apply, Logger: logger})
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	all.Go(func() { h.watch.Run(ctx) })
@@ -81,7 +86,6 @@ func followHooks(ctx context.Context, cfg *config, logger *slog.Logger) (h *node
 		h.restore()
 		logger.Error("the API server does not send the NodeHooks; the agent goes on with those that it has kept", slog.Any("err", h.watch.Err()))
 	}
-	process := clusterplugins.ThisProcess("kubewasm-agent", program.ThisBuild().Short(), "")
 	all.Go(func() {
 		clusterplugins.Report(ctx, client, process, h.states, logger)
 	})
@@ -94,8 +98,9 @@ func followHooks(ctx context.Context, cfg *config, logger *slog.Logger) (h *node
 // apply receives the objects of the API server.
 func (h *nodeHooks) apply(objects []clusterplugins.Object) {
 	h.mu.Lock()
-	same := slices.EqualFunc(h.objects, objects, sameObject)
+	same := slices.EqualFunc(h.objects, objects, serves)
 	h.objects = objects
+	h.trials.Apply(objects)
 	if !h.told {
 		h.told = true
 		close(h.known)
@@ -115,23 +120,47 @@ func (h *nodeHooks) signal() {
 }
 
 // keep writes the objects to the file.
-func (h *nodeHooks) keep(objects []clusterplugins.Object) {
-	if h.file == "" {
+func (h *nodeHooks) keep(objects []clusterplugins.Object) { h.write(h.file, objects) }
+
+// write writes a value to a file of the cache.
+func (h *nodeHooks) write(file string, value any) {
+	if file == "" {
 		return
 	}
-	text, err := json.Marshal(objects)
+	text, err := json.Marshal(value)
 	if err == nil {
-		err = os.MkdirAll(filepath.Dir(h.file), 0o700)
+		err = os.MkdirAll(filepath.Dir(file), 0o700)
 	}
 	if err == nil {
-		err = os.WriteFile(h.file+".new", text, 0o600)
+		err = os.WriteFile(file+".new", text, 0o600)
 	}
 	if err == nil {
-		err = os.Rename(h.file+".new", h.file)
+		err = os.Rename(file+".new", file)
 	}
 	if err != nil {
 		h.logger.Warn("the NodeHooks are not kept for a restart without the API server", slog.Any("err", err))
 	}
+}
+
+// labels keeps the labels of the node. With the error of reading them, it returns the kept ones, or the
+// error if there are none.
+func (h *nodeHooks) labels(of map[string]string, err error) (map[string]string, error) {
+	if err == nil {
+		h.write(h.labelsFile, of)
+		return of, nil
+	}
+	if h.labelsFile == "" {
+		return nil, err
+	}
+	text, readErr := os.ReadFile(h.labelsFile)
+	if readErr == nil {
+		readErr = json.Unmarshal(text, &of)
+	}
+	if readErr != nil {
+		return nil, err
+	}
+	h.logger.Warn("the API server does not send the node; the agent selects plugins by the labels that it has kept", slog.Any("err", err))
+	return of, nil
 }
 
 // restore reads the objects of the file.
@@ -155,6 +184,7 @@ func (h *nodeHooks) restore() {
 	defer h.mu.Unlock()
 	if !h.told {
 		h.objects = objects
+		h.trials.Apply(objects)
 	}
 }
 
@@ -178,7 +208,7 @@ func (h *nodeHooks) build(ctx context.Context, cfg *config, again bool, logger *
 			failed[name] = err
 		}
 		before, ok := good[name]
-		if newest := of[name]; !ok || before.UID != newest.UID || before.Generation == newest.Generation && before.Pinned == newest.Pinned {
+		if newest := of[name]; !ok || before.UID != newest.UID || before.Serves(&newest) {
 			return false
 		}
 		of[name] = before
@@ -188,18 +218,16 @@ func (h *nodeHooks) build(ctx context.Context, cfg *config, again bool, logger *
 		whole := *cfg
 		whole.Plugins, whole.hooks, whole.standIn = slices.Clone(cfg.Plugins), h, cfg.standIn || standIn
 		for _, name := range slices.Sorted(maps.Keys(of)) {
-			object := of[name]
-			p, err := hookOf(&object, &whole)
+			versions, err := hooksOf(of[name], &whole)
 			if err != nil && back(name, err) {
-				object = of[name]
-				p, err = hookOf(&object, &whole)
+				versions, err = hooksOf(of[name], &whole)
 			}
 			if err != nil {
 				failed[name] = err
 				delete(of, name)
 				continue
 			}
-			whole.Plugins = append(whole.Plugins, *p)
+			whole.Plugins = append(whole.Plugins, versions...)
 		}
 		return newAgent(ctx, &whole, logger)
 	}
@@ -232,7 +260,7 @@ func (h *nodeHooks) build(ctx context.Context, cfg *config, again bool, logger *
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if again && len(h.refused) != 0 && slices.EqualFunc(objects, h.built, sameObject) && sameKeys(failed, h.refused) {
+	if again && len(h.refused) != 0 && slices.EqualFunc(objects, h.built, serves) && sameKeys(failed, h.refused) {
 		a.close()
 		return nil, errStillStale
 	}
@@ -247,9 +275,7 @@ func (h *nodeHooks) build(ctx context.Context, cfg *config, again bool, logger *
 // errStillStale is the error of another attempt to load what could not be loaded, and cannot be now.
 var errStillStale = errors.New("the same NodeHooks cannot be loaded")
 
-func sameObject(a, b clusterplugins.Object) bool {
-	return a.UID == b.UID && a.Generation == b.Generation && a.Pinned == b.Pinned && (a.Spec == nil) == (b.Spec == nil)
-}
+func serves(a, b clusterplugins.Object) bool { return a.Serves(&b) }
 
 func sameKeys(a, b map[string]error) bool {
 	return maps.EqualFunc(a, b, func(error, error) bool { return true })
@@ -268,6 +294,34 @@ func flat(err error) []error {
 		return all
 	}
 	return []error{err}
+}
+
+// hooksOf returns the plugins of an object, beside those of a configuration: none if it has no version
+// for this node, and two if the labels of the node decide.
+func hooksOf(object clusterplugins.Object, cfg *config) (versions []pluginConfig, err error) {
+	with := func(o *clusterplugins.Object, others bool) {
+		if o.Held {
+			return
+		}
+		p, wrong := hookOf(o, cfg)
+		if wrong != nil {
+			err = errors.Join(err, wrong)
+			return
+		}
+		p.selectors, p.others = object.NodeSelectors, others
+		versions = append(versions, *p)
+	}
+	if object.Else != nil {
+		with(object.Else, true)
+	}
+	if object.Else != nil && cfg.Node == nil {
+		for i := range versions {
+			versions[i].selectors = nil // The labels are unknown.
+		}
+		return versions, err
+	}
+	with(&object, false)
+	return versions, err
 }
 
 // hookOf returns the plugin of an object, beside those of a configuration.
@@ -303,7 +357,7 @@ func hookOf(object *clusterplugins.Object, cfg *config) (*pluginConfig, error) {
 	// Beside the plugins of all nodes, which it must not contradict.
 	var beside []hooks.PluginConfig
 	for i := range cfg.Plugins {
-		if cfg.Plugins[i].NodeSelector == "" {
+		if !cfg.Plugins[i].someNodes() {
 			beside = append(beside, cfg.Plugins[i].PluginConfig)
 		}
 	}
@@ -342,18 +396,31 @@ func (h *nodeHooks) states() (states []clusterplugins.State) {
 	states = []clusterplugins.State{}
 	for i := range objects {
 		object := &objects[i]
-		s := clusterplugins.State{Kind: object.Kind, Name: object.Name, UID: object.UID, Generation: object.Generation, State: string(host.Loading)}
+		if object.Held {
+			continue // It is for other nodes, or not for this one yet.
+		}
 		err := refused[object.Name]
-		serving, ok := good[object.Name]
-		if guest := a.engine.Guest(object.Name); guest != nil && ok {
+		_, ok := good[object.Name]
+		serving := a.object(object.Name)
+		if serving != nil && object.Else != nil && object.Else.Serves(serving) {
+			object = object.Else
+		}
+		s := clusterplugins.State{Kind: object.Kind, Name: object.Name, UID: object.UID, Generation: object.Generation, State: string(host.Loading)}
+		if guest := a.engine.Guest(object.Name); guest != nil && ok && serving != nil {
 			state, reason := guest.State()
 			if s.State = string(state); reason != nil {
 				s.Message = publicerr.Redact(reason.Error())
 			}
 			s.Digest, s.Reference = guest.Digest(), publicerr.Redact(guest.Stats().Reference)
-			if serving.Generation != object.Generation {
+			s.Revision = serving.Revision
+			if serving.Generation != object.Generation || serving.Revision != object.Revision {
 				s.State = string(host.Stale)
 			}
+			trial := h.trials.Of(serving)
+			if shadow := a.engine.Shadow(object.Name); shadow != nil && serving.Shadow {
+				trial.Compared(shadow.Status())
+			}
+			trial.Report(&s)
 		} else if err == nil && ok {
 			continue // It is for other nodes.
 		}
@@ -368,3 +435,46 @@ func (h *nodeHooks) states() (states []clusterplugins.State) {
 	}
 	return states
 }
+
+// object returns the object whose version serves under a name, nil if there is none on this node.
+func (a *agent) object(name string) *clusterplugins.Object {
+	for i := range a.plugins {
+		if o := a.plugins[i].object; o != nil && o.Name == name {
+			return o
+		}
+	}
+	return nil
+}
+
+// trialsOf returns an observer of the failures of plugins that are on trial, and adds one of their slow
+// calls to the configurations of the plugins, which have the same order.
+func (h *nodeHooks) trialsOf(plugins []pluginConfig, of []hooks.PluginConfig) trials {
+	all := trials{}
+	for i := range plugins {
+		if o := plugins[i].object; o != nil {
+			if trial := h.trials.Of(o); trial != nil {
+				all[plugins[i].Name] = trial
+				of[i].Observer = host.Observers(of[i].Observer, trial.Observer())
+			}
+		}
+	}
+	return all
+}
+
+// trials count the failures of plugins on trial, by their names.
+type trials map[string]*clusterplugins.Trial
+
+// Decided implements [hooks.Observer].
+func (trials) Decided(context.Context, *hookmsg.Request, time.Duration, *hookmsg.Decision, error) {}
+
+// Failed counts a failure that is the plugin's.
+func (t trials) Failed(_ context.Context, _ *hookmsg.Request, plugin string, _ host.FailurePolicy, _ bool, err error) {
+	switch hooks.CauseOf(err) {
+	case "closed", "node", "unavailable":
+		return // The module is not to blame; the progress deadline is about the last.
+	}
+	t[plugin].Called(err, 0)
+}
+
+// Monitored implements [hooks.Observer].
+func (trials) Monitored(context.Context, *hookmsg.Request, string, *hookmsg.Decision) {}

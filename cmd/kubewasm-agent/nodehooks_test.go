@@ -155,6 +155,13 @@ func TestNodeHooks(t *testing.T) {
 		})
 	}
 	const quota, bvt = "burstable/podb/bc/cpu.max", "besteffort/cpu.bvt_warp_ns"
+	var nodeAway atomic.Bool
+	node.Fault = func(w http.ResponseWriter, _ *http.Request) bool {
+		if nodeAway.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		return nodeAway.Load()
+	}
 	stop := begin()
 	inForce(quota, "100000 100000")
 	inForce(bvt, "-1")
@@ -184,17 +191,58 @@ func TestNodeHooks(t *testing.T) {
 	node.label(t, map[string]string{"pool": "fast"})
 	inForce(quota, "80000 100000")
 
-	// A restart while the API server is away.
+	// A restart while the API server is away: the labels of the node are kept, too.
 	stop()
 	api.away.Store(true)
+	nodeAway.Store(true)
 	if err := os.WriteFile(filepath.Join(root, "kubepods", bvt), []byte("0\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	stop = begin()
 	inForce(bvt, "-1")
 	api.away.Store(false)
+	nodeAway.Store(false)
 	api.Delete("nodehooks", 0)
 	inForce(bvt, "0")
+	reports(map[string]string{"normalization": "4 Serving", "of-the-file": taken})
+
+	// Its rollout: the controller says which revision serves here, and the agent whether it fails.
+	const below = 1 << 32
+	version := func(number int, ratio, owns string) string {
+		spec := strings.Replace(normalization("pool=fast", ratio), "cfs_quota_us", owns, 1)
+		return fmt.Sprintf(`{"revision": %d, "generation": %d, "spec": %s}`, number, 3+number, spec)
+	}
+	rollout := func(status string) {
+		api.set(1, `{"module": {"file": "a"}, "rollout": {}}, "status": {"rollout": {`+status+`}}`)
+	}
+	one, two, bad := version(1, "150", "cfs_quota_us"), version(2, "120", "cfs_quota_us"), version(3, "120", "cpu_shares")
+	rollout(fmt.Sprintf(`"stable": %s, "candidate": %s, "trial": 6, "step": 1`, one, two))
+	reports(map[string]string{"normalization": "4 Serving", "of-the-file": taken})
+	inForce(quota, "80000 100000")
+	rollout(fmt.Sprintf(`"stable": %s, "candidate": %s, "trial": 6, "step": 1, "nodeSelectors": ["pool in (fast, faster)"]`, one, two))
+	inForce(quota, "100000 100000")
+	reports(map[string]string{"normalization": "5 Serving", "of-the-file": taken})
+	// It comes back with what its step says, without the API server.
+	stop()
+	api.away.Store(true)
+	if err := os.WriteFile(filepath.Join(root, "kubepods", quota), []byte("80000 100000\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	stop = begin()
+	inForce(quota, "100000 100000")
+	api.away.Store(false)
+	// The next one fails on each container, and then the stable one serves again.
+	rollout(fmt.Sprintf(`"stable": %s, "candidate": %s, "trial": 7, "step": 1, "below": %d, "failures": 1`, one, bad, below))
+	until("a report of the failure", func() bool {
+		for _, text := range api.Stored() {
+			if strings.Contains(string(text), `"trial":7`) && strings.Contains(string(text), `"failing":"1 failed calls, the first: `) {
+				return true
+			}
+		}
+		return false
+	})
+	rollout(fmt.Sprintf(`"stable": %s, "failed": 3`, one))
+	inForce(quota, "80000 100000")
 	reports(map[string]string{"normalization": "4 Serving", "of-the-file": taken})
 	stop()
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -17,7 +18,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/api/v1alpha1"
@@ -115,8 +118,96 @@ func pathOf(k plugin.Key) string {
 	return "/validate/" + k.Name
 }
 
-// TestKilledControllers kills controllers at random 50 times while policies come and go. Two of them
-// work at the same time, without an election.
+// histories are NodeHooks whose spec changes all the time: to new versions, of which some trap, back to
+// revisions, and with rollouts that are paused or go on.
+type histories struct {
+	*fleet
+	random *rand.Rand
+	hooks  []*v1alpha1.NodeHook
+
+	mu sync.Mutex
+	// declared are the versions that a spec has had.
+	declared map[string]bool
+	changes  int
+}
+
+// spec returns a new spec of a hook.
+func (h *histories) spec(name string, traps bool, rollout string) runtime.RawExtension {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.changes++
+	version := fmt.Sprintf("%s-%d", name, h.changes)
+	if traps {
+		version += `":1,"traps`
+	}
+	spec := hookSpec(version, rollout)
+	h.declared[name+versionOf(spec.Raw)] = true
+	return spec
+}
+
+// versionOf returns the guestConfig of a spec.
+func versionOf(spec []byte) string {
+	var of struct{ GuestConfig map[string]int }
+	if err := json.Unmarshal(spec, &of); err != nil {
+		panic(err)
+	}
+	return fmt.Sprint(of.GuestConfig)
+}
+
+// change changes one hook.
+func (h *histories) change(ctx context.Context) error {
+	o := h.hooks[h.random.IntN(len(h.hooks))]
+	rollout := []string{
+		``, `"rollout":{"steps":[{"percent":20,"pause":"0s"},{"percent":60,"pause":"0s"}]}`, `"rollout":{"steps":[{"percent":10,"pause":"0s"},{"nodeSelector":"pool=first","pause":"1s"}]}`,
+		`"rollout":{"paused":true,"steps":[{"percent":50}]}`, `"rollout":{"steps":[{"percent":30,"pause":"1h"}]}`,
+	}[h.random.IntN(5)]
+	var patch []byte
+	switch h.random.IntN(4) {
+	case 0:
+		patch = fmt.Appendf(nil, `{"spec":{"revision":%d}}`, h.random.IntN(max(1, h.changes/len(h.hooks)))+1)
+	case 1:
+		patch = []byte(`{"spec":{"revision":null}}`)
+	default:
+		return h.put(ctx, o, h.spec(o.Name, h.random.IntN(3) == 0, rollout))
+	}
+	return h.admin.Patch(ctx, &v1alpha1.NodeHook{ObjectMeta: metav1.ObjectMeta{Name: o.Name}}, client.RawPatch(types.MergePatchType, patch))
+}
+
+// put replaces the spec of a hook.
+func (h *histories) put(ctx context.Context, o *v1alpha1.NodeHook, spec runtime.RawExtension) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if err := h.admin.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		o.Spec = spec
+		return h.admin.Update(ctx, o)
+	})
+}
+
+// check returns an error if a node serves a version that was never declared, or has an object
+// without one that it had before.
+func (h *histories) check() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, n := range h.nodes {
+		n.mu.Lock()
+		objects := n.objects
+		n.mu.Unlock()
+		for i := range objects {
+			o := n.version(&objects[i])
+			if o == nil {
+				return fmt.Errorf("%s has lost %s", n.name, objects[i].Name)
+			}
+			if version := versionOf(o.Spec); !h.declared[o.Name+version] {
+				return fmt.Errorf("%s serves %s of %s, which was never declared", n.name, version, o.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// TestKilledControllers kills controllers at random 50 times while policies come and go, and while
+// NodeHooks are rolled out. Two of them work at the same time, without an election.
 func TestKilledControllers(t *testing.T) {
 	w := newWorld(t)
 	r := &replicas{world: w, serving: map[string]map[plugin.Key]types.UID{}, pods: map[string]*corev1.Pod{}}
@@ -207,8 +298,37 @@ func TestKilledControllers(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(3, 3))
 	running := []func() error{start(), start()}
+	h := &histories{fleet: &fleet{}, random: rand.New(rand.NewPCG(5, 5)), declared: map[string]bool{}}
+	for _, name := range []string{"one", "two", "three"} {
+		o := &v1alpha1.NodeHook{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: h.spec(name, false, "")}
+		w.create(t, o)
+		h.hooks = append(h.hooks, o)
+	}
+	h.fleet = newFleet(t, w, 10)
+	for _, o := range h.hooks {
+		w.rolled(t, o, "Complete")
+		w.status(t, o, "10/10", "Ready=True/Serving")
+	}
+	working.Go(func() {
+		for ctx.Err() == nil {
+			if err := h.change(ctx); err != nil && !apierrors.IsConflict(err) {
+				fail("change hooks: %v", err)
+			}
+			for range 5 + h.random.IntN(40) {
+				for _, n := range h.nodes {
+					n.call()
+				}
+				if err := h.check(); err != nil {
+					fail("%v", err)
+				}
+				if !pause(ctx, 20*time.Millisecond) {
+					return
+				}
+			}
+		}
+	})
 	for range 50 {
-		if !pause(ctx, time.Duration(300+random.IntN(1700))*time.Millisecond) {
+		if !pause(ctx, time.Duration(250+random.IntN(1200))*time.Millisecond) {
 			break
 		}
 		i := random.IntN(2)
@@ -240,9 +360,19 @@ func TestKilledControllers(t *testing.T) {
 		// At some time between two changes of the policies.
 		eventually(t, "entries of all policies", want)
 	}
-	t.Logf("created %d policies, deleted %d", created, deleted)
 	cancel()
 	working.Wait()
+	t.Logf("created %d policies, deleted %d, changed hooks %d times", created, deleted, h.changes)
+	// Each hook comes to an end with its last spec.
+	for _, o := range h.hooks {
+		if err := h.put(t.Context(), o, h.spec(o.Name, false, `"rollout":{"steps":[{"percent":30,"pause":"0s"}]}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, o := range h.hooks {
+		w.rolled(t, o, "Complete")
+		w.status(t, o, "10/10", "Ready=True/Serving")
+	}
 	for _, kill := range running {
 		if err := kill(); err != nil {
 			t.Error(err)

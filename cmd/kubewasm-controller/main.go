@@ -46,6 +46,7 @@ import (
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/pins"
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/plugin"
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/reports"
+	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/rollouts"
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/status"
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
@@ -74,6 +75,8 @@ type options struct {
 	uninstall, version           bool
 	interval                     time.Duration
 	log                          program.Log
+	// collectors are those of the controllers.
+	collectors []prometheus.Collector
 }
 
 func parse(args []string) (*options, error) {
@@ -188,13 +191,13 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	for _, c := range []prometheus.Collector{build.Collector("kubewasm-controller"), ocimetrics.New(artifacts)} {
+	if err := o.setup(mgr, artifacts); err != nil {
+		return err
+	}
+	for _, c := range append(o.collectors, build.Collector("kubewasm-controller"), ocimetrics.New(artifacts)) {
 		if err := metrics.Registry.Register(c); err != nil {
 			return err
 		}
-	}
-	if err := o.setup(mgr, artifacts); err != nil {
-		return err
 	}
 	return mgr.Start(ctx)
 }
@@ -265,10 +268,18 @@ func (o *options) setup(mgr manager.Manager, registries *oci.Client) error {
 	if err := mgr.Add(store); err != nil {
 		return err
 	}
+	page := rollouts.NewPage(mgr.GetClient())
+	o.collectors = append(o.collectors, page)
+	if err := mgr.AddMetricsServerExtraHandler("/statusz", page); err != nil {
+		return err
+	}
 	controllers := []interface{ SetupWithManager(manager.Manager) error }{
 		&status.Reconciler{Processes: processes, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("kubewasm-controller")},
 		&pins.Reconciler{Client: mgr.GetClient(), Registries: registries, Interval: o.interval},
 	}
+	controllers = append(controllers, &rollouts.Reconciler{
+		Namespace: o.entries.Namespace, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Processes: &processes, Events: mgr.GetEventRecorder("kubewasm-controller"), RolledBack: page.RolledBack,
+	})
 	if o.entries.CAFile != "" {
 		controllers = append(controllers, &entries.Reconciler{Config: o.entries, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Processes: &processes})
 	}

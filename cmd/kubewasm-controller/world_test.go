@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,6 +47,8 @@ type world struct {
 	caFile string
 	// registries is the configuration of the controllers.
 	registries oci.Config
+	// transport is that of simulated nodes.
+	transport http.RoundTripper
 }
 
 func newWorld(t *testing.T) *world {

@@ -38,6 +38,8 @@ type objects struct {
 	client  *apiserver.Client
 	process clusterplugins.Process
 	logger  *slog.Logger
+	// trials are those of versions of which a rollout has a step for this replica.
+	trials clusterplugins.Trials
 
 	mu      sync.Mutex
 	applied []clusterplugins.Object
@@ -55,7 +57,7 @@ func followObjects(ctx context.Context, cluster *rest.Config, manager *manage.Ma
 	manager.ExpectCluster()
 	o := &objects{manager: manager, client: client, process: process, logger: logger}
 	watch = clusterplugins.New(clusterplugins.Config{
-		Client: client, Resources: []clusterplugins.Resource{clusterplugins.ClusterAdmissionPolicies, clusterplugins.AdmissionPolicies}, Apply: o.apply, Logger: logger,
+		Client: client, Name: process.Name, Resources: []clusterplugins.Resource{clusterplugins.ClusterAdmissionPolicies, clusterplugins.AdmissionPolicies}, Apply: o.apply, Logger: logger,
 	})
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -85,13 +87,17 @@ func (o *objects) apply(list []clusterplugins.Object) {
 	of := map[string]int{}
 	list = slices.DeleteFunc(slices.Clone(list), func(object clusterplugins.Object) bool {
 		of[object.Namespace]++
-		return object.Namespace != "" && of[object.Namespace] > maxReported
+		return object.Held || object.Namespace != "" && of[object.Namespace] > maxReported
 	})
+	o.trials.Apply(list)
 	policies := make([]manage.ClusterPolicy, len(list))
 	clear(of)
 	for i := range list {
 		object := &list[i]
 		p := policyOf(object)
+		if trial := o.trials.Of(object); trial != nil {
+			p.Spec.PolicyRules.Observer = failures{trial}
+		}
 		if of[object.Namespace]++; object.Namespace != "" && of[object.Namespace] > maxOfNamespace {
 			p = manage.ClusterPolicy{Err: fmt.Errorf("the namespace has more than %d policies", maxOfNamespace), Unknown: true}
 			p.Spec.Name = object.Plugin()
@@ -108,6 +114,17 @@ func (o *objects) apply(list []clusterplugins.Object) {
 		}
 	}
 	o.applied, o.told = list, told
+}
+
+// failures count those of a version on trial.
+type failures struct{ trial *clusterplugins.Trial }
+
+// Decided implements [admission.Observer].
+func (f failures) Decided(_ context.Context, d admission.Decision) {
+	if errors.Is(d.Err, host.ErrClosed) || errors.Is(d.Err, context.Canceled) || errors.As(d.Err, new(*host.LoadError)) {
+		return // The module is not to blame; the progress deadline is about the last.
+	}
+	f.trial.Called(d.Err, d.Duration)
 }
 
 // policyOf returns the policy of an object.
@@ -256,6 +273,13 @@ func (o *objects) states() (states []clusterplugins.State) {
 			if info.Digest != "" {
 				since := info.LoadedAt.UTC().Truncate(time.Second)
 				s.Since = &since
+			}
+			if trial := o.trials.Of(object); info.State == host.Serving {
+				if shadow, err := o.manager.Shadow(info.Name); err == nil && object.Shadow {
+					trial.Compared(shadow.Status())
+				}
+				s.Revision = object.Revision
+				trial.Report(&s)
 			}
 			if info.Override != "" {
 				s.Message = strings.TrimSpace("the management API overrides the object: " + info.Override + "\n" + s.Message)

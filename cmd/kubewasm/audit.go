@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/yaml"
 
@@ -33,21 +32,21 @@ import (
 
 // auditFlags are the flags of audit.
 type auditFlags struct {
-	policies, kubeconfig, context, state, user string
-	output                                     *output
-	files, groups, skip                        []string
-	qps                                        float64
-	burst                                      int
-	write, logged                              bool
-	report                                     audit.ReportConfig
+	policies, state, user string
+	output                *output
+	files, groups, skip   []string
+	qps                   float64
+	burst                 int
+	write, logged         bool
+	report                audit.ReportConfig
+	kubeFlags
 	*registryFlags
 }
 
 func (t *tool) auditFlags(flags *pflag.FlagSet) *auditFlags {
 	f := &auditFlags{registryFlags: t.registryFlags(flags)}
 	flags.StringVar(&f.policies, "policies", "", "")
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "")
-	flags.StringVar(&f.context, "context", "", "")
+	f.declare(flags)
 	flags.StringArrayVarP(&f.files, "filename", "f", nil, "")
 	f.output = outputFlags(flags, "html", "junit", "reports")
 	flags.StringVar(&f.state, "state", "", "")
@@ -243,13 +242,11 @@ func readPolicies(name string) (*manage.File, error) {
 	return file, nil
 }
 
-// connect returns the configuration for the cluster of a kubeconfig or, in a cluster, for that one.
+// connect returns the connection to the cluster.
 func (f *auditFlags) connect() (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = f.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
+	config, _, err := f.kubeFlags.config()
 	if err != nil {
-		return nil, fmt.Errorf("connect to the cluster: %w", err)
+		return nil, err
 	}
 	config.UserAgent = "kubewasm-audit"
 	// The lookups of policies and the audited objects share one rate limit.

@@ -173,6 +173,7 @@ func TestRunForeign(t *testing.T) {
 	}
 	wapc, stellar := policy(t, "kubewarden/policy.c", ""), policy(t, "stellar/validator.c", "")
 	declares := policy(t, "kubewarden/policy.c", `{"contextAwareResources": [{"apiVersion": "apps/v1", "kind": "Deployment"}]}`)
+	there := file(t, "there.yaml", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: there, namespace: shop, labels: {app: web}}}")
 	settings := file(t, "settings.yaml", "labels: [team]")
 	was := file(t, "was.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: web, labels: {was: here}}}")
 	bundle := file(t, "bundle.tar.gz", bundleOf(t, "../../admission/kubewarden/internal/policies/testdata/opa/prints.wasm"))
@@ -199,6 +200,9 @@ func TestRunForeign(t *testing.T) {
 		{"a request as other tools keep it", []string{"-f", review, "--user", "bob", wapc}, 2, []string{"Pod p denied 418", `"uid":"u-1"`, `"userInfo":{"username":"bob"`}},
 		{"a lookup that is not granted", []string{"-f", objects("mode-list"), "--namespace", "shop", wapc}, 2, []string{"the policy may not see apps/v1 Deployment"}},
 		{"a lookup in the file", []string{"-f", objects("mode-list"), "--namespace", "shop", "--see", "apps/v1/Deployment", wapc}, 2, []string{`"kind":"DeploymentList"`, `"items":[{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"labels":{"app":"web"},"name":"db","namespace":"shop"}}]`}},
+		{"a lookup in another file", []string{"-f", objects("mode-list"), "--namespace", "shop", "--objects", there, wapc}, 2, []string{`"items":[{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"labels":{"app":"web"},"name":"there","namespace":"shop"}}]`}},
+		{"a lookup in another file that the metadata declare", []string{"-f", objects("mode-list"), "--namespace", "shop", "--objects", there, declares}, 2, []string{`"items":[{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"labels":{"app":"web"},"name":"there","namespace":"shop"}}]`}},
+		{"a lookup in another file that --see leaves out", []string{"-f", objects("mode-list"), "--namespace", "shop", "--objects", there, "--see", "v1/Pod", wapc}, 2, []string{"the policy may not see apps/v1 Deployment"}},
 		{"a lookup that the metadata declare", []string{"-f", objects("mode-list"), "--namespace", "shop", declares}, 2, []string{`"items":[{"apiVersion"`}},
 		{"a raw request", []string{"--raw", "-f", file(t, "raw.json", `{"user": "tonio", "action": ["eats"]}`), "--config", file(t, "c.yaml", "is: mode-echo"), wapc}, 2, []string{"raw.json denied 418", `"request":{"action":["eats"],"user":"tonio"}`}},
 		{"a raw request in Rego", []string{"--raw", "-f", file(t, "raw.json", `[1]`), "../../admission/kubewarden/internal/policies/testdata/opa/prints.wasm"}, 2, []string{"raw.json denied 400", "what it denies with"}},

@@ -21,6 +21,12 @@ func dialects(cluster admission.Cluster, provider *capabilities.Provider) []*dia
 // policyDialect returns the dialect of a policy, nil for a guest of package abi.
 func policyDialect(about *host.Module) *dialect.Dialect { return dialect.Of(about, dialects(nil, nil)) }
 
+// looksUpByKind reports whether policies of a dialect look objects up by the kinds that
+// contextAwareResources name, and not by grants. d may be nil.
+func looksUpByKind(d *dialect.Dialect) bool {
+	return d != nil && (d.Member == rego.Member || d.Member == kubewarden.Member)
+}
+
 // dialectConfig returns the configuration of a policy for its dialect: the kinds of objects that it
 // sees, and the operations of its host that it calls if it is of Kubewarden. It is empty if there is
 // nothing to configure. Kinds for a policy of another dialect are an error.
@@ -28,7 +34,7 @@ func dialectConfig(about *host.Module, gatekeeper bool, kinds []dialect.Kind, op
 	d := policyDialect(about)
 	var config any
 	switch {
-	case len(kinds) != 0 && (d == nil || d.Member != rego.Member && d.Member != kubewarden.Member):
+	case len(kinds) != 0 && !looksUpByKind(d):
 		return nil, errors.New("contextAwareResources are for policies of Kubewarden and in Rego, and the module is none")
 	case d == nil:
 		return nil, nil

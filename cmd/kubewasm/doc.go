@@ -297,7 +297,8 @@
 //		The namespace of objects that name none. The default for Pods is "default".
 //	--objects PATH
 //		The objects that an admission plugin may look up. With --grant objects and without
-//		this flag they are those of -f. It may be repeated.
+//		this flag they are those of -f. A policy of Kubewarden or in Rego without metadata and
+//		--see may look up each of their kinds. It may be repeated.
 //	--old PATH
 //		The objects before an UPDATE. The default is that nothing changes. It may be repeated.
 //	--operation OPERATION
@@ -375,7 +376,8 @@
 //		The namespace of objects that name none. The default for Pods is "default".
 //	--objects PATH
 //		The objects that an admission plugin may look up. With --grant objects and without
-//		this flag they are those of -f. It may be repeated.
+//		this flag they are those of -f. A policy of Kubewarden or in Rego without metadata and
+//		--see may look up each of their kinds. It may be repeated.
 //	--old PATH
 //		The objects before an UPDATE. The default is that nothing changes. It may be repeated.
 //	--operation OPERATION
@@ -693,6 +695,110 @@
 // Example:
 //
 //	kubewasm policies --server https://localhost:8443 --token-file token load owner required-labels.wasm
+//
+// # Export plugins to objects
+//
+// Usage:
+//
+//	kubewasm export [--kind KIND] [--template KIND=REFERENCE]... [flags] FILE...
+//
+// Export turns plugins that other files declare into objects of kubewasm.dev, which docs/cluster.md
+// describes: the policies of a webhook server's configuration, the plugins of a node agent's, a
+// ConfigMap with one of them, policies of Kubewarden, and constraints of Gatekeeper. A setting
+// without an equivalent that changes what is decided is an error that names it; all of them are
+// reported, and nothing is written. Settings of other servers, such as the PolicyServer of a
+// policy, are left out.
+//
+// The module of a constraint's template is named by --template. The resources of a constraint are
+// guessed from its kinds, as kubectl does for kinds that it does not know.
+//
+// The flags are:
+//
+//	--kind KIND
+//		The kind of the plugins in a program's file, ClusterAdmissionPolicy or NodeHook. It
+//		is needed for a plugin whose members both have.
+//	-o, --output FORMAT
+//		The format of the output: yaml, with several documents, or json, with a List. The
+//		default is yaml.
+//	--output-file FILE
+//		Write the output to a file.
+//	--template KIND=REFERENCE
+//		The module of the constraints of a kind, as in
+//		K8sRequiredLabels=ghcr.io/acme/required-labels:1. It may be repeated.
+//
+// Example:
+//
+//	kubewasm export policies.yaml
+//
+// # Compare objects with a cluster
+//
+// Usage:
+//
+//	kubewasm diff -f PATH... [flags]
+//
+// Diff prints what applying objects of kubewasm.dev would change in a cluster, by a server-side
+// apply as a dry run, and all mistakes in their specs, in the words of the program that would
+// refuse them. It changes nothing.
+//
+// The exit code is 2 if there is a difference or a mistake.
+//
+// The flags are:
+//
+//	--context NAME
+//		The context of the kubeconfig.
+//	-f, --filename PATH
+//		Files of objects, YAML or JSON; a directory stands for those below it, and - for the
+//		standard input. It may be repeated.
+//	--kubeconfig FILE
+//		The kubeconfig. The default is that of kubectl or, in a Pod, the service account.
+//	-n, --namespace NAME
+//		The namespace of objects that name none. The default is that of the kubeconfig.
+//	-o, --output FORMAT
+//		The format of the output: text, json or yaml. The default is text.
+//	--output-file FILE
+//		Write the output in the format to a file. The text is printed as well.
+//
+// Example:
+//
+//	kubewasm diff -f policies/
+//
+// # Show the plugins of a cluster
+//
+// Usage:
+//
+//	kubewasm status [flags] [NAME|KIND/NAME]
+//
+// Status prints the plugins that the objects of a cluster declare, and of one that is named its
+// conditions and the state in each process, those that do not serve it first. Many processes in
+// the same state are one row. It reads PluginReports in all namespaces for that.
+//
+// Installed as kubectl-kubewasm on the PATH, the program is a plugin of kubectl: kubectl kubewasm
+// status.
+//
+// The exit code is 2 if a plugin is not in service as it was declared.
+//
+// The flags are:
+//
+//	--all
+//		Print a row for each process.
+//	--context NAME
+//		The context of the kubeconfig.
+//	--kubeconfig FILE
+//		The kubeconfig. The default is that of kubectl or, in a Pod, the service account.
+//	--logs
+//		Print the lines about the plugin in the logs of its processes, of 50 at most.
+//	-n, --namespace NAME
+//		The namespace of the plugins. The default is all.
+//	-o, --output FORMAT
+//		The format of the output: text, json or yaml. The default is text.
+//	--output-file FILE
+//		Write the output in the format to a file. The text is printed as well.
+//	--since DURATION
+//		The age of the oldest line with --logs, such as 1h. The default is 10m.
+//
+// Example:
+//
+//	kubewasm status NodeHook/batch-share
 //
 // # Push a module to a registry
 //

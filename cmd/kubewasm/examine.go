@@ -79,6 +79,8 @@ type trying struct {
 	gatekeeper     bool
 	// sees are the kinds that a policy may look up besides those that it declares.
 	sees []schema.GroupVersionKind
+	// there are the kinds of the objects that are for lookups alone.
+	there []schema.GroupVersionKind
 	// converts are the kinds that an admission plugin converts, none if it decides.
 	converts []metav1.GroupKind
 }
@@ -578,7 +580,8 @@ func (try *trying) policy(ctx context.Context, rt *host.Runtime, cfg host.Config
 	if err != nil {
 		return nil, err
 	}
-	granted := cluster != nil || slices.Contains(cfg.Grants, host.GrantObjects)
+	byKind := looksUpByKind(policyDialect(about))
+	granted := cluster != nil && !byKind || slices.Contains(cfg.Grants, host.GrantObjects)
 	if cluster == nil {
 		named := &manifest.Objects{}
 		if objects != nil {
@@ -593,8 +596,12 @@ func (try *trying) policy(ctx context.Context, rt *host.Runtime, cfg host.Config
 		}
 	}
 	c := admission.PluginConfig{Config: cfg, AllowedToMutate: true, Cluster: cluster, Dialects: dialects(cluster, nil)}
+	sees := append(declared.kinds(), try.sees...)
+	if len(sees) == 0 && byKind {
+		sees = try.there
+	}
 	var kinds []dialect.Kind
-	for _, kind := range append(declared.kinds(), try.sees...) {
+	for _, kind := range sees {
 		apiVersion, name := kind.ToAPIVersionAndKind()
 		if !slices.ContainsFunc(kinds, func(o dialect.Kind) bool { return o.GroupVersionKind() == kind }) {
 			kinds = append(kinds, dialect.Kind{APIVersion: apiVersion, Kind: name})

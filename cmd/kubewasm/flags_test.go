@@ -85,7 +85,7 @@ func TestEveryUseOfTheCommandHasItsFlags(t *testing.T) {
 
 // TestNoFlagForgetsAValue gives each flag of each command twice.
 func TestNoFlagForgetsAValue(t *testing.T) {
-	values := map[string]string{"int": "1", "float64": "1", "bool": "true", "format": "json", "pair": "a=b", "string": "x", "stringArray": "x"}
+	values := map[string]string{"int": "1", "float64": "1", "bool": "true", "duration": "1m", "format": "json", "pair": "a=b", "string": "x", "stringArray": "x"}
 	root := (&tool{out: io.Discard, err: io.Discard}).root()
 	for _, c := range commands {
 		sub, _, err := root.Find([]string{c.name})

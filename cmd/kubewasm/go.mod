@@ -6,6 +6,7 @@ replace (
 	github.com/kubewasm/kubewasm => ../..
 	github.com/kubewasm/kubewasm/admission/kubewarden => ../../admission/kubewarden
 	github.com/kubewasm/kubewasm/admission/rego => ../../admission/rego
+	github.com/kubewasm/kubewasm/cmd/kubewasm-controller/api => ../kubewasm-controller/api
 	github.com/kubewasm/kubewasm/internal/program => ../../internal/program
 )
 
@@ -17,7 +18,9 @@ require (
 	github.com/kubewasm/kubewasm/admission/kubewarden v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/admission/rego v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/admission/webhook v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm/cmd/kubewasm-controller/api v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/internal/program v0.0.0-00010101000000-000000000000
+	github.com/pmezard/go-difflib v1.0.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	golang.org/x/crypto v0.57.0
@@ -72,7 +75,6 @@ require (
 	github.com/open-policy-agent/opa v1.22.0 // indirect
 	github.com/opencontainers/go-digest v1.0.0 // indirect
 	github.com/opencontainers/image-spec v1.1.1 // indirect
-	github.com/pmezard/go-difflib v1.0.0 // indirect
 	github.com/segmentio/asm v1.2.1 // indirect
 	github.com/sirupsen/logrus v1.10.2 // indirect
 	github.com/tetratelabs/wazero v1.12.0 // indirect

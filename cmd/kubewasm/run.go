@@ -141,6 +141,7 @@ func (t *tool) trial(ctx context.Context, flags *pflag.FlagSet, f *runFlags, pat
 		}
 		return nil, err
 	}
+	var kinds []schema.GroupVersionKind
 	trial.warn = func(warnings []string) { t.warnAll(strings.Join(f.files, ", "), warnings) }
 	if len(f.lookups) != 0 {
 		there, err := t.readObjects(ctx, f.lookups)
@@ -149,6 +150,9 @@ func (t *tool) trial(ctx context.Context, flags *pflag.FlagSet, f *runFlags, pat
 		}
 		if trial.cluster, err = manifest.NewCluster(there); err != nil {
 			return nil, fmt.Errorf("%s: %w", strings.Join(f.lookups, ", "), err)
+		}
+		for _, o := range there.All {
+			kinds = append(kinds, o.GroupVersionKind())
 		}
 	}
 	guest, err := readConfig(f.config)
@@ -159,7 +163,7 @@ func (t *tool) trial(ctx context.Context, flags *pflag.FlagSet, f *runFlags, pat
 	if err != nil {
 		return nil, err
 	}
-	trial.try = trying{module: bytes, config: guest, gatekeeper: f.gatekeeper}
+	trial.try = trying{module: bytes, config: guest, gatekeeper: f.gatekeeper, there: kinds}
 	for _, kind := range f.sees {
 		gvk, err := parseKind(kind)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,9 +14,12 @@ import (
 	"testing"
 	"unicode"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/admission/webhook/manage"
+	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/api/v1alpha1"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/host/shadow"
@@ -115,6 +119,42 @@ func spoofer(t *testing.T) string {
 	return s.URL
 }
 
+// spoofedCluster starts an API server whose every text is the spoof, and returns a kubeconfig for it.
+func spoofedCluster(t *testing.T) string {
+	t.Helper()
+	policy := map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "ClusterAdmissionPolicy", "metadata": map[string]any{"name": "spoof", "uid": "1", "labels": map[string]string{"a": spoof}},
+		"spec":   map[string]any{"mode": spoof, "module": map[string]any{"oci": spoof}},
+		"status": v1alpha1.PluginStatus{Ready: spoof, Digest: spoof, Conditions: []metav1.Condition{{Type: "Ready", Status: "False", Reason: spoof, Message: spoof}}},
+	}
+	report := map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "PluginReport", "metadata": map[string]any{"name": spoof, "namespace": spoof}, "component": spoof, "node": spoof,
+		"plugins": []v1alpha1.PluginState{{Kind: spoof, Name: spoof, UID: "1", State: spoof, Message: spoof, Digest: spoof, Reference: spoof}},
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body any = policy
+		switch name := strings.TrimPrefix(r.URL.Path, "/apis/kubewasm.dev/v1alpha1"); {
+		case strings.HasSuffix(name, "/log"):
+			_, _ = io.WriteString(w, "policy=spoof "+spoof+"\n") // The client may be gone.
+			return
+		case name == "":
+			body = metav1.APIResourceList{GroupVersion: v1alpha1.GroupVersion.String(), APIResources: []metav1.APIResource{
+				{Name: "clusteradmissionpolicies", Kind: "ClusterAdmissionPolicy"}, {Name: "clusteradmissionpolicies/status", Kind: "ClusterAdmissionPolicy"},
+			}}
+		case name == "/clusteradmissionpolicies":
+			body = map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": "ClusterAdmissionPolicyList", "items": []any{policy}}
+		case name == "/pluginreports":
+			body = map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": "PluginReportList", "items": []any{report}}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(body); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return file(t, "kubeconfig", `{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a}}], clusters: [{name: a, cluster: {server: "`+s.URL+`"}}]}`)
+}
+
 // TestCommandsPrintNothingThatATerminalActsUpon runs each command on modules, recordings,
 // objects and names that others wrote.
 func TestCommandsPrintNothingThatATerminalActsUpon(t *testing.T) {
@@ -151,7 +191,8 @@ plugins:
 	cases := file(t, "cases.yaml", text(`{cases: [{name: SPOOF, pod: {metadata: {name: SPOOF}}, node: {metadata: {name: SPOOF}}, want: SPOOF}]}`))
 	private, _ := keyFiles(t)
 	layout := "oci-layout:" + filepath.Join(t.TempDir(), "layout") + ":1"
-	server := spoofer(t)
+	server, cluster := spoofer(t), spoofedCluster(t)
+	declared := file(t, "declared.yaml", text(`{apiVersion: kubewasm.dev/v1alpha1, kind: ClusterAdmissionPolicy, metadata: {name: spoof}, spec: {mode: SPOOF, SPOOF: 1}}`))
 	run := []string{}
 	for _, args := range [][]string{
 		{"inspect", module}, {"inspect", "-o", "json", module}, {"inspect", invalid}, {"inspect", "-o", "json", invalid},
@@ -166,6 +207,9 @@ plugins:
 		{"manifests", module}, {"manifests", "-o", "json", module}, {"manifests", "--only", "config", invalid}, {"manifests", spoof}, {"manifests", "--objects", spoof, module}, {"manifests", "--output-file", filepath.Join(t.TempDir(), spoof), module},
 		{"policies", "--server", server, "list"}, {"policies", "--server", server, "-o", "json", "list"}, {"policies", "--server", server, "versions", spoof}, {"policies", "--server", server, "shadow", spoof},
 		{"policies", "--server", server, "remove", spoof}, {"policies", "--server", server, "disable", spoof}, {"policies", "--server", server, "rollback", spoof}, {"policies", "--server", server, spoof}, {"policies", "--server", spoof, "list"}, {"policies", "--server", server, "load", spoof, module},
+		{"export", policies}, {"export", "-o", "json", objects}, {"export", file(t, "named.yaml", text(`{plugins: [{name: SPOOF, SPOOF: 1}]}`))},
+		{"status", "--kubeconfig", cluster}, {"status", "-o", "json", "--kubeconfig", cluster}, {"status", "spoof", "--kubeconfig", cluster}, {"status", "--logs", "spoof", "--kubeconfig", cluster}, {"status", spoof, "--kubeconfig", cluster},
+		{"diff", "-f", declared, "--kubeconfig", cluster}, {"diff", "-o", "json", "-f", declared, "--kubeconfig", cluster},
 		{spoof}, {"help", spoof}, {"inspect", "-" + spoof}, {"inspect", module, spoof},
 	} {
 		run = append(run, args[0])

@@ -41,11 +41,14 @@ type State struct {
 	UID        string     `json:"uid,omitempty"`
 	Webhooks   []string   `json:"webhooks,omitempty"`
 	Generation int64      `json:"generation"`
+	Revision   int64      `json:"revision,omitempty"`
 	State      string     `json:"state"`
 	Since      *time.Time `json:"since,omitempty"`
 	Message    string     `json:"message,omitempty"`
 	Digest     string     `json:"digest,omitempty"`
 	Reference  string     `json:"reference,omitempty"`
+	Trial      int64      `json:"trial,omitempty"`
+	Failing    string     `json:"failing,omitempty"`
 }
 
 // Process is the process that reports: its Pod, by the variables POD_NAME, POD_NAMESPACE, POD_UID

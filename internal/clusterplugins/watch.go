@@ -53,7 +53,18 @@ type Object struct {
 	// Pinned is the artifact to load in place of module.oci, empty for that one.
 	Pinned string
 	// Spec is the spec in JSON. It is nil if there is no room for it.
-	Spec json.RawMessage
+	Spec json.RawMessage `json:",omitempty"`
+
+	// The others are of a rollout. Generation is that of the revision then, and Revision its number, 0
+	// for an object whose newest spec serves at once.
+	Revision int64 `json:",omitempty"`
+	// Held reports whether no version is for this process yet. Spec is nil then.
+	Held   bool `json:",omitempty"`
+	Bounds `json:"Bounds,omitzero"`
+	// NodeSelectors select the nodes for which this is the version, those of any if there are none.
+	// Else is the version for the others.
+	NodeSelectors []string `json:",omitempty"`
+	Else          *Object  `json:",omitempty"`
 }
 
 // Plugin returns the name of the plugin: that of the object, with its namespace if it has one.
@@ -66,7 +77,9 @@ func (o *Object) Plugin() string {
 
 // Config configures a Watch.
 type Config struct {
-	Client    *apiserver.Client
+	Client *apiserver.Client
+	// Name is the name of the node or of the Pod, by which rollouts choose.
+	Name      string
 	Resources []Resource
 	// Apply receives all objects, in the order of Resources and of their names, when they are first
 	// known and whenever one has another generation or pin. Calls are not concurrent.
@@ -222,6 +235,7 @@ type wire struct {
 			Generation int64  `json:"generation"`
 			Reference  string `json:"reference"`
 		} `json:"pin"`
+		Rollout *rollout `json:"rollout,omitempty"`
 	} `json:"status"`
 }
 
@@ -237,8 +251,11 @@ func keep() func(json.RawMessage) json.RawMessage {
 		if n[o.Metadata.Namespace]++; o.Metadata.Namespace != "" && n[o.Metadata.Namespace] > maxListed {
 			return nil
 		}
-		if !left.take(o.Metadata.Namespace, len(o.Spec)) {
-			o.Spec = nil
+		if _, _, by := controls(o.Spec); !by {
+			o.Status.Rollout = nil
+		}
+		if !left.take(o.Metadata.Namespace, len(o.Spec)+o.Status.Rollout.size()) {
+			o.Spec, o.Status.Rollout = nil, nil
 		}
 		text, err := json.Marshal(&o)
 		if err != nil {
@@ -254,31 +271,47 @@ func (w *Watch) put(k *kind, raw json.RawMessage, now time.Time) (bool, error) {
 	if err := json.Unmarshal(raw, &o); err != nil {
 		return false, fmt.Errorf("read an object: %w", err)
 	}
-	newest := Object{Kind: k.Kind, Namespace: o.Metadata.Namespace, Name: o.Metadata.Name, UID: o.Metadata.UID, Generation: o.Metadata.Generation, Spec: slices.Clone(o.Spec)}
+	newest := Object{Kind: k.Kind, Namespace: o.Metadata.Namespace, Name: o.Metadata.Name, UID: o.Metadata.UID, Generation: o.Metadata.Generation}
+	key := newest.Plugin()
+	e := k.objects[key]
+	same := e != nil && e.newest.UID == newest.UID
+	spec, enabled, controlled := controls(o.Spec)
 	pin := o.Status.Pin
-	if pin.Generation == newest.Generation {
-		newest.Pinned = pin.Reference
+	if controlled {
+		var ok bool
+		var before *Object
+		if same {
+			before = &e.newest
+		}
+		if newest, ok = w.choose(newest, before, enabled, o.Status.Rollout); !ok && same {
+			return false, nil // The controller is about to choose.
+		}
+	} else {
+		newest.Spec = slices.Clone(spec)
+		if pin.Generation == newest.Generation {
+			newest.Pinned = pin.Reference
+		}
+		if same && e.newest.Revision == 0 && e.newest.Generation == newest.Generation && e.newest.Spec != nil {
+			newest.Spec = e.newest.Spec
+		}
 	}
 	if len(newest.Spec) == 0 {
 		newest.Spec = nil
 	}
-	key := newest.Plugin()
-	e := k.objects[key]
-	if e != nil && e.newest.UID == newest.UID && e.newest.Generation == newest.Generation && e.newest.Spec != nil {
-		newest.Spec = e.newest.Spec
-	}
 	var left error
-	if newest.Spec == nil || !k.room.take(newest.Namespace, len(newest.Spec)-e.size()) {
+	if newest.Spec == nil || !k.room.take(newest.Namespace, newest.size()-e.size()) {
 		k.room.add(newest.Namespace, -e.size())
-		newest.Spec, left = nil, fmt.Errorf("%s: %w", key, ErrTooLarge)
+		if newest.Spec, newest.Else, newest.NodeSelectors = nil, nil, nil; !newest.Held {
+			left = fmt.Errorf("%s: %w", key, ErrTooLarge)
+		}
 	}
 	switch {
 	case e == nil:
 		k.objects[key] = &entry{newest: newest, serving: newest}
 		return true, left
-	case e.newest.UID == newest.UID && e.newest.Generation == newest.Generation && e.newest.Pinned == newest.Pinned && (e.newest.Spec == nil) == (newest.Spec == nil):
+	case e.newest.Same(&newest):
 		return false, nil
-	case e.newest.UID == newest.UID && newest.Pinned == "" && pin.Reference != "" && module(newest.Spec) != "":
+	case same && !controlled && newest.Pinned == "" && pin.Reference != "" && module(newest.Spec) != "":
 		// The controller is about to resolve the module.
 		if e.late.IsZero() {
 			e.late = now.Add(pinWait)
@@ -294,7 +327,7 @@ func (e *entry) size() int {
 	if e == nil {
 		return 0
 	}
-	return len(e.newest.Spec)
+	return e.newest.size()
 }
 
 // module returns the artifact of a spec, empty if its module is no artifact.

@@ -476,6 +476,7 @@ func (rw *rewriter) countCharges(plan *stackPlan, of []complexity) error {
 func (rw *rewriter) surveyor() *surveyor {
 	return &surveyor{
 		types: rw.types, functions: rw.functions, imports: rw.yield, mutable: rw.mutableGlobals(),
+		globals:   make([]uint32, len(rw.spaces[ExternGlobal])),
 		plainTail: rw.opts.ExpandTailCalls, refuseUnsafe: rw.opts.RefuseUnsafe,
 	}
 }

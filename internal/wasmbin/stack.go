@@ -167,6 +167,10 @@ type surveyor struct {
 	callees   []uint32
 	// mutable is the number of globals that can change, with those that the rewriter adds.
 	mutable uint64
+	// globals holds, for each global, the last measurement in which it was read, counted by
+	// measured.
+	globals  []uint32
+	measured uint32
 	// plainTail is set if indirect tail calls become calls, refuseUnsafe for
 	// [Options.RefuseUnsafe].
 	plainTail, refuseUnsafe bool
@@ -212,6 +216,7 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 	vectors := slices.Contains(own.Params, V128) || slices.Contains(own.Results, V128) || slices.Contains(c.Locals, byte(V128))
 	s := &m.scanner
 	*s = scanner{reader: reader{buf: c.Body, base: c.Offset, section: SectionCode}, labels: s.labels}
+	m.measured++
 	x := &m.complexity
 	x.begin(len(own.Params) + int(c.NumLocals))
 	m.blocks = append(m.blocks[:0], blockHeight{results: len(own.Results), label: x.open(false, false)})
@@ -378,7 +383,14 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 			x.get(s.imm)
 			height++
 		case OpGlobalGet:
-			x.reads++
+			// The compiler loads a global again unless an earlier value of it is at hand, so of each
+			// there is one at a time.
+			if uint64(s.imm) >= uint64(len(m.globals)) || m.globals[s.imm] != m.measured {
+				x.reads++
+			}
+			if uint64(s.imm) < uint64(len(m.globals)) {
+				m.globals[s.imm] = m.measured
+			}
 			height++
 		case OpLocalSet, OpLocalTee:
 			x.set(s.imm)

@@ -198,10 +198,23 @@ func (m *Manager) dialects() []*dialect.Dialect {
 func (m *Manager) complete(rules admission.PolicyRules) admission.PolicyRules {
 	rules.Namespaces = m.cfg.Namespaces
 	rules.Mode, rules.FailurePolicy = cmp.Or(rules.Mode, host.Enforce), cmp.Or(rules.FailurePolicy, host.Fail)
-	if m.cfg.Observer != nil {
+	switch own := rules.Observer; {
+	case m.cfg.Observer == nil:
+	case own == nil:
 		rules.Observer = m.cfg.Observer
+	default:
+		rules.Observer = observers{m.cfg.Observer, own}
 	}
 	return rules
+}
+
+// observers receive the same decisions.
+type observers [2]admission.Observer
+
+// Decided implements [admission.Observer].
+func (o observers) Decided(ctx context.Context, d admission.Decision) {
+	o[0].Decided(ctx, d)
+	o[1].Decided(ctx, d)
 }
 
 func enabled(b *bool) bool { return b == nil || *b }
@@ -228,7 +241,8 @@ type Config struct {
 	// ReadyTimeout is the longest time for which policies that could not be loaded keep the server
 	// from being ready, see [Manager.Ready]. Default 10 minutes.
 	ReadyTimeout time.Duration
-	// Observer and HostObserver receive the decisions of policies and the calls of guests.
+	// Observer and HostObserver receive the decisions of policies and the calls of guests. The Observer
+	// of a PluginSpec receives those of its policy as well.
 	Observer     admission.Observer
 	HostObserver host.Observer
 	// Forget is called with the name of a removed policy, for metrics. It may be nil.

@@ -113,6 +113,7 @@ func quirks() []quirk {
 			answer.Header().Set("Content-Encoding", "gzip")
 			answer.Header().Set("Content-Length", strconv.Itoa(b.Len()))
 		}), none, false},
+		{"proxies", "blobs have no length", answering(func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/blobs/") && r.Method == http.MethodGet }, without("Content-Length")), none, false},
 		{"GitLab", "the tag of a list leads to the artifact", func(w http.ResponseWriter, r *http.Request, next http.Handler) bool {
 			at := strings.LastIndex(r.URL.Path, "/sha256-")
 			if !reading(r) || at < 0 || len(r.URL.Path) != at+len("/sha256-")+64 {

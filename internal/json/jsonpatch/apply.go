@@ -58,9 +58,10 @@ func (pay Pay) Apply(document, patch []byte) ([]byte, error) {
 	d, i := patched{Document: Parse(document)}, 0
 	d.work = work{left: applyWork, pay: pay}
 	d.work.do(len(document) + len(patch))
-	switch kind := json.Value(document).Kind(); kind {
-	case json.KindObject, json.KindArray:
-	case json.KindNull:
+	first := json.Array(patch)
+	switch kind := json.Value(document).Kind(); {
+	case kind == json.KindObject, kind == json.KindArray, !first.Next(): // A patch without operations is for any document.
+	case kind == json.KindNull:
 		d.root = sealed()
 	default:
 		return nil, errors.New("document is " + kind.String() + ", want object or array")

@@ -166,6 +166,7 @@ func FuzzApply(f *testing.F) {
 	f.Add([]byte(`{"a":[1,{"b":null}],"c":"d"}`), []byte(`[{"op":"add","path":"/a/1/x","value":{}},{"op":"move","from":"/c","path":"/a/-"}]`))
 	f.Add([]byte(`[[],{}]`), []byte(`[{"op":"copy","from":"/1","path":"/0/0"},{"op":"test","path":"/0","value":[{}]},{"op":"remove","path":"/1"}]`))
 	f.Add([]byte(`{"":{"~":1,"/":2}}`), []byte(`[{"op":"replace","path":"//~01","value":1},{"op":"replace","path":"//~1","value":3}]`))
+	f.Add([]byte(`"text"`), []byte(`[]`))
 	f.Add([]byte(`{"a":"<"}`), []byte(`[{"op":"copy","from":"/a","path":"/b"},{"op":"test","path":"/b","value":"<"}]`))
 	f.Fuzz(func(t *testing.T, document, patch []byte) {
 		if document = []byte(strings.TrimSpace(string(document))); stdjson.Valid(document) {
@@ -174,21 +175,26 @@ func FuzzApply(f *testing.F) {
 	})
 }
 
-// Operations at the edges: few names, so that paths meet, all forms of null,
-// indices of all spellings, operations that lack something.
-func TestApplyAgreesWithTheLibraryAtTheEdges(t *testing.T) {
-	documents := []string{`{"a":[1,{"b":null},null,[]],"b":{"a":"<","b":{"a":1.0}},"0":null}`, `{"a":{"a":[[0],{"0":"x"}]},"b":null}`, `[{"a":1},[null,2],null]`, `{}`, `null`}
-	paths := []string{"", "/", "/a", "/b", "/0", "/a/0", "/a/-1", "/a/-", "/a/b", "/b/a", "/b/0", "/a/1", "/a/1/b", "/a/+1", "/a/00", "/a/-9", "/a/2/a", "/b/b/a", "/c", "/c/a", "/c/0", "c", "x/c", "/a/99999999999999999999", "/c/a/b", "/0/a", "/1/0"}
-	values := []string{"", `,"value":null`, `,"value":{}`, `,"value":[]`, `,"value":{"a":null,"b":{}}`, `,"value":[null]`, `,"value":1`, `,"value":1.0`, `,"value":"<"`, `,"value":"\u003c"`, `,"value":[1,{"b":null},null,[]]`, `,"value":[{"a":1,"a":"\u2028"}]`, `,"value":{"b":1,"a":[0]}`, `,"value":1,"value":null`, `,"value": [ 0 ]`}
-	names := []string{"add", "add", "replace", "replace", "copy", "copy", "copy", "move", "test", "test", "remove", "bad"}
-	random := rand.New(rand.NewPCG(1, 2))
-	pick := func(list []string) string { return list[random.IntN(len(list))] }
+// edges are documents, and operations upon them, at the edges: few names, so that paths meet,
+// all forms of null, indices of all spellings, operations that lack something.
+var edges = struct{ documents, paths, values, names []string }{
+	documents: []string{`{"a":[1,{"b":null},null,[]],"b":{"a":"<","b":{"a":1.0}},"0":null}`, `{"a":{"a":[[0],{"0":"x"}]},"b":null}`, `[{"a":1},[null,2],null]`, `{}`, `null`},
+	paths:     []string{"", "/", "/a", "/b", "/0", "/a/0", "/a/-1", "/a/-", "/a/b", "/b/a", "/b/0", "/a/1", "/a/1/b", "/a/+1", "/a/00", "/a/-9", "/a/2/a", "/b/b/a", "/c", "/c/a", "/c/0", "c", "x/c", "/a/99999999999999999999", "/c/a/b", "/0/a", "/1/0"},
+	values:    []string{"", `,"value":null`, `,"value":{}`, `,"value":[]`, `,"value":{"a":null,"b":{}}`, `,"value":[null]`, `,"value":1`, `,"value":1.0`, `,"value":"<"`, `,"value":"\u003c"`, `,"value":[1,{"b":null},null,[]]`, `,"value":[{"a":1,"a":"\u2028"}]`, `,"value":{"b":1,"a":[0]}`, `,"value":1,"value":null`, `,"value": [ 0 ]`},
+	names:     []string{"add", "add", "replace", "replace", "copy", "copy", "copy", "move", "test", "test", "remove", "bad"},
+}
+
+// agreeAtTheEdges checks a document and a patch of them, of which choose decides everything: it
+// returns a number below its argument. A patch grows for as long as it applies, so that long
+// ones are reached.
+func agreeAtTheEdges(t *testing.T, choose func(n int) int) {
+	pick := func(list []string) string { return list[choose(len(list))] }
 	operation := func() string {
-		op := `{"op":"` + pick(names) + `","path":"` + pick(paths) + `"` + pick(values)
-		if random.IntN(3) > 0 {
-			op += `,"from":"` + pick(paths) + `"`
+		op := `{"op":"` + pick(edges.names) + `","path":"` + pick(edges.paths) + `"` + pick(edges.values)
+		if choose(3) > 0 {
+			op += `,"from":"` + pick(edges.paths) + `"`
 		}
-		switch random.IntN(60) {
+		switch choose(60) {
 		case 0:
 			op += `,"path":null`
 		case 1:
@@ -200,19 +206,38 @@ func TestApplyAgreesWithTheLibraryAtTheEdges(t *testing.T) {
 		}
 		return op + "}"
 	}
-	for range 5_000 {
-		// A patch grows for as long as it applies, so that long ones are reached.
-		document, patch := []byte(pick(documents)), "["+operation()
-		for range 6 {
-			agree(t, document, []byte(patch+"]"))
-			next := operation()
-			if _, err := jsonpatch.Apply(document, []byte(patch+","+next+"]")); err == nil {
-				patch += "," + next
-			} else {
-				agree(t, document, []byte(patch+","+next+"]"))
-			}
+	document, patch := []byte(pick(edges.documents)), "["+operation()
+	for range 6 {
+		agree(t, document, []byte(patch+"]"))
+		next := operation()
+		if _, err := jsonpatch.Apply(document, []byte(patch+","+next+"]")); err == nil {
+			patch += "," + next
+		} else {
+			agree(t, document, []byte(patch+","+next+"]"))
 		}
 	}
+}
+
+func TestApplyAgreesWithTheLibraryAtTheEdges(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 5_000 {
+		agreeAtTheEdges(t, random.IntN)
+	}
+}
+
+// FuzzEdges: see agreeAtTheEdges, which the bytes decide on, one after the other.
+func FuzzEdges(f *testing.F) {
+	f.Add([]byte{0, 4, 7, 2, 1, 4, 9, 2, 5, 3, 1, 2, 9, 5, 10, 20, 30, 40})
+	f.Fuzz(func(t *testing.T, choices []byte) {
+		agreeAtTheEdges(t, func(n int) int {
+			if len(choices) == 0 {
+				return 0
+			}
+			c := int(choices[0]) % n
+			choices = choices[1:]
+			return c
+		})
+	})
 }
 
 // applyUpstream applies a patch as k8s.io/apiserver does. The library panics now and then,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -30,7 +31,7 @@ const printed = `{"Action":"run","Package":"github.com/kubewasm/kubewasm/interna
 {"Action":"pass","Package":"github.com/kubewasm/kubewasm/hooks","Test":"Test"}
 `
 
-const line = "| 1.35 | v1.35.4 | 2 guests | yes | 2 plugins, 4000 Pods | k8s.io/* v0.35.0 |"
+const line = "| 1.35 | v1.35.4 | yes | yes | 2 plugins, 4000 Pods | k8s.io/* v0.35.0 |"
 
 func resultOf(t *testing.T, minor, printed string) *result {
 	t.Helper()
@@ -65,6 +66,7 @@ func TestADocumentTellsWhatRan(t *testing.T) {
 func TestADocumentIsNotWrittenOfWhatDidNotRun(t *testing.T) {
 	tests := map[string]struct{ without, want string }{
 		"no control plane":    {`"Key":"kubernetes"`, "0 values of kubernetes"},
+		"no guest":            {`"Key":"guest"`, "ran no guest"},
 		"no importer":         {`"Key":"importer"`, "0 values of importer"},
 		"no comparison":       {`"Action":"pass","Package":"github.com/kubewasm/kubewasm/internal/testkit/e2e/differential"`, "no test of internal/testkit/e2e/differential passed"},
 		"no adapter":          {"sched/kube135", "no test of sched/kube135 passed"},
@@ -96,6 +98,39 @@ func TestAnotherDocumentIsOutOfDate(t *testing.T) {
 		err := compare(strings.Replace(string(text), gone, "", 1), []*result{r})
 		if err == nil || !strings.Contains(err.Error(), "out of date") {
 			t.Errorf("without %q: got %v", gone, err)
+		}
+	}
+}
+
+func TestAllThatADocumentLacksIsReported(t *testing.T) {
+	r := resultOf(t, "1.35", printed)
+	text, err := report([]*result{r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := []string{line, "- `examples/sched/zone`", "- `examples/sched/gang`"}
+	less := string(text)
+	for _, g := range gone {
+		less = strings.Replace(less, g, "", 1)
+	}
+	err = compare(less, []*result{r})
+	for _, g := range gone {
+		if err == nil || !strings.Contains(err.Error(), g) {
+			t.Errorf("got %v, want an error with %q", err, g)
+		}
+	}
+}
+
+// TestTheDocumentHasTheExtensionPoints finds a function that was added before the tests of
+// all minors, which take half an hour, do.
+func TestTheDocumentHasTheExtensionPoints(t *testing.T) {
+	text, err := os.ReadFile("../../../" + document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range pointLines() {
+		if !strings.Contains(string(text), line) {
+			t.Errorf("%s is out of date, run make kubernetes: it lacks %q", document, line)
 		}
 	}
 }

@@ -16,20 +16,23 @@ import (
 // boundedLists are slices to a limit of something that is no text, by their files: lists, bytes
 // that are read into, hashes. Whatever is text goes through package cut.
 var boundedLists = map[string][]string{
-	"admission/kubewarden/capabilities/provider.go": {"addresses[:min(len(addresses), maxAddresses)]"},
-	"internal/boolexpr/boolexpr.go":                 {"rest[:min(max(n, 1), len(rest))]"}, // A token, of which the parser knows the end.
-	"cmd/kubewasm/run.go":                           {"t.failures[:min(len(t.failures), maxFailures)]"},
-	"examples/controller/autoscaler/decide.go":      {"text[:min(len(text), 4*n)]"}, // An example imports nothing internal, and makes it valid itself.
-	"host/oci/client.go":                            {"all[:min(len(all), maxReferrers)]"},
-	"internal/replay/about.go":                      {"e.Data[:min(len(e.Data), 4<<10)]"}, // Words of ASCII are looked for in it.
-	"host/service/internal/message/append.go":       {"b[:start+18]"},
-	"host/wasi.go":                                  {"buf[:min(len(buf), piece)]"},
-	"internal/json/append.go":                       {"s[:min(len(s), utf8.UTFMax)]"},           // One character is decoded.
-	"internal/wall/lane_linux.go":                   {"l.text[:min(l.length.Load(), maxText)]"}, // It bounds a length of the other process.
-	"host/wall_linux.go":                            {"w.words[:maxParams]"},
-	"internal/snapmem/image.go":                     {"splits[:maxSpans-1]"},
-	"internal/wasmbin/decode.go":                    {"bin[:min(len(bin), len(preamble))]"},
-	"sched/wasmextension.go":                        {"texts[:min(len(texts), 2*maxAttributes)]"},
+	"admission/kubewarden/capabilities/provider.go":          {"addresses[:min(len(addresses), maxAddresses)]"},
+	"internal/boolexpr/boolexpr.go":                          {"rest[:min(max(n, 1), len(rest))]"}, // A token, of which the parser knows the end.
+	"cmd/kubewasm/run.go":                                    {"t.failures[:min(len(t.failures), maxFailures)]"},
+	"cmd/kubewasm/status.go":                                 {"s.Processes[:mostLogged]"},
+	"cmd/kubewasm-controller/internal/rollouts/page.go":      {"rows[:min(len(rows), maxRows)]"},
+	"cmd/kubewasm-controller/internal/rollouts/revisions.go": {"numbers[:max(0, len(numbers)-limit)]"},
+	"examples/controller/autoscaler/decide.go":               {"text[:min(len(text), 4*n)]"}, // An example imports nothing internal, and makes it valid itself.
+	"host/oci/client.go":                                     {"all[:min(len(all), maxReferrers)]"},
+	"internal/replay/about.go":                               {"e.Data[:min(len(e.Data), 4<<10)]"}, // Words of ASCII are looked for in it.
+	"host/service/internal/message/append.go":                {"b[:start+18]"},
+	"host/wasi.go":                                           {"buf[:min(len(buf), piece)]"},
+	"internal/json/append.go":                                {"s[:min(len(s), utf8.UTFMax)]"}, // One character is decoded.
+	"internal/snapmem/image.go":                              {"splits[:maxSpans-1]"},
+	"internal/wasmbin/decode.go":                             {"bin[:min(len(bin), len(preamble))]"},
+	"sched/wasmextension.go":                                 {"texts[:min(len(texts), 2*maxAttributes)]"},
+	"internal/wall/lane_linux.go":                            {"l.text[:min(l.length.Load(), maxText)]"}, // It bounds a length of the other process.
+	"host/wall_linux.go":                                     {"w.words[:maxParams]"},
 }
 
 // ofNoText are functions that take lists, or bytes that are no text.

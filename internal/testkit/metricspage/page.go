@@ -62,6 +62,7 @@ var groups = []struct{ prefix, title string }{
 	{"kubewasm_audit_", "Audits"},
 	{"kubewasm_hooks_", "Hooks"},
 	{"kubewasm_agent_", "Node agent"},
+	{"kubewasm_controller_", "Controller of declared plugins"},
 	{"kubewarden_", "Kubewarden's metrics"},
 }
 

@@ -52,6 +52,31 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 	}
 }
 
+// TestReportedFaultsAreWhole holds that each row of docs/sources.md has the address of an issue or
+// a pull request, what was tried, the result before and now, and a test.
+func TestReportedFaultsAreWhole(t *testing.T) {
+	address := regexp.MustCompile(`^https://github\.com/[\w.-]+/[\w.-]+/(issues|pull)/\d+$`)
+	rows := regexp.MustCompile(`(?m)^\| (http.*) \|$`).FindAllStringSubmatch(read(t, "docs/sources.md"), -1)
+	if len(rows) < 25 {
+		t.Fatalf("only %d rows", len(rows))
+	}
+	for _, row := range rows {
+		cells := strings.Split(row[1], " | ")
+		if len(cells) != 5 || slices.Contains(cells, "") {
+			t.Errorf("not five cells: %s", row[1])
+			continue
+		}
+		for a := range strings.SplitSeq(cells[0], ", ") {
+			if !address.MatchString(a) {
+				t.Errorf("%q is no address of an issue", a)
+			}
+		}
+		if !regexp.MustCompile("`(Test|Fuzz)[A-Z]\\w+`").MatchString(cells[4]) {
+			t.Errorf("no test: %s", row[1])
+		}
+	}
+}
+
 // TestLinksLeadSomewhere holds that the files and headings are there to which documents link.
 func TestLinksLeadSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)

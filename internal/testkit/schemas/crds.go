@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission/webhook/manage"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/internal/clusterplugins"
 )
 
 // crds are the resources whose spec is a plugin of a configuration file, by the names of their
@@ -51,8 +52,26 @@ func (c *crd) spec(w *writer) (schema, error) {
 	}
 	maps.Copy(properties, c.more)
 	c.restrict(s)
+	rollout, err := w.schema(reflect.TypeFor[clusterplugins.Rollout](), "")
+	if err != nil {
+		return nil, err
+	}
+	rollout["description"] = "Rollout is the way by which a change comes into service, on some processes after the others. Without it a change serves at once."
+	members := rollout["properties"].(schema)
+	bound(members["unavailable"], 0, 100)
+	members["steps"].(schema)["maxItems"] = 20
+	step := members["steps"].(schema)["items"].(schema)["properties"].(schema)
+	bound(step["percent"], 1, 100)
+	properties["rollout"] = rollout
+	properties["revision"] = schema{"type": "integer", "minimum": 1, "description": "Revision is the number of the PluginRevision to serve at once, in place of the spec."}
+	properties["revisionHistoryLimit"] = schema{"type": "integer", "minimum": 0, "maximum": 100, "description": "RevisionHistoryLimit is the number of PluginRevisions that are kept beside those in use. Default 10."}
 	s["required"] = []string{"module"}
 	return structural(s), nil
+}
+
+// bound sets the bounds of a number.
+func bound(of any, minimum, maximum int) {
+	of.(schema)["minimum"], of.(schema)["maximum"] = minimum, maximum
 }
 
 // restrict removes the sources that modules do not have, those of shadows included.

@@ -26,6 +26,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/host/service"
+	"github.com/kubewasm/kubewasm/internal/clusterplugins"
 	"github.com/kubewasm/kubewasm/internal/jsonfields"
 	"github.com/kubewasm/kubewasm/sched"
 )
@@ -44,15 +45,16 @@ var files = map[string]struct {
 
 // enums are the values of types that are texts.
 var enums = map[reflect.Type][]string{
-	reflect.TypeFor[host.FailurePolicy](): {string(host.Fail), string(host.Ignore), string(host.KeepLast)},
-	reflect.TypeFor[host.Mode]():          {string(host.Enforce), string(host.Monitor)},
-	reflect.TypeFor[host.Isolation]():     {string(host.IsolationNone), string(host.IsolationProcess)},
-	reflect.TypeFor[host.ResetPolicy]():   {string(host.ResetOnError), string(host.ResetPerCall), string(host.ResetNever)},
-	reflect.TypeFor[slog.Level]():         {"debug", "info", "warn", "error"},
-	reflect.TypeFor[record.Selection]():   {string(record.Failures), string(record.Denials)},
-	reflect.TypeFor[abi.Stage]():          namesOf(abi.PreRunPodSandbox),
-	reflect.TypeFor[abi.Level]():          namesOf(abi.LevelQOS),
-	reflect.TypeFor[abi.QOSClass]():       {abi.QOSGuaranteed.String(), abi.QOSBurstable.String(), abi.QOSBestEffort.String()},
+	reflect.TypeFor[host.FailurePolicy]():       {string(host.Fail), string(host.Ignore), string(host.KeepLast)},
+	reflect.TypeFor[host.Mode]():                {string(host.Enforce), string(host.Monitor)},
+	reflect.TypeFor[clusterplugins.TrialMode](): {string(clusterplugins.Shadow), string(clusterplugins.Monitor)},
+	reflect.TypeFor[host.ResetPolicy]():         {string(host.ResetOnError), string(host.ResetPerCall), string(host.ResetNever)},
+	reflect.TypeFor[slog.Level]():               {"debug", "info", "warn", "error"},
+	reflect.TypeFor[record.Selection]():         {string(record.Failures), string(record.Denials)},
+	reflect.TypeFor[abi.Stage]():                namesOf(abi.PreRunPodSandbox),
+	reflect.TypeFor[abi.Level]():                namesOf(abi.LevelQOS),
+	reflect.TypeFor[abi.QOSClass]():             {abi.QOSGuaranteed.String(), abi.QOSBurstable.String(), abi.QOSBestEffort.String()},
+	reflect.TypeFor[host.Isolation]():           {string(host.IsolationNone), string(host.IsolationProcess)},
 }
 
 // dialects are the configurations of dialects of policies, by their members.

@@ -6,7 +6,7 @@
 // the program's configuration file, without a name, which is that of the object. docs/schemas has
 // their JSON schemas, and so has the CustomResourceDefinition.
 //
-// Each process writes one [PluginReport]. The controller adds the reports up in the status of the
+// A [PluginRevision] is a version of a plugin. Each process writes one [PluginReport]. The controller adds the reports up in the status of the
 // plugins.
 //
 // v1alpha1 may change incompatibly with each release.
@@ -30,7 +30,7 @@ var GroupVersion = schema.GroupVersion{Group: "kubewasm.dev", Version: "v1alpha1
 // AddToScheme adds the types to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion, &ClusterAdmissionPolicy{}, &ClusterAdmissionPolicyList{}, &AdmissionPolicy{}, &AdmissionPolicyList{},
-		&NodeHook{}, &NodeHookList{}, &PluginReport{}, &PluginReportList{})
+		&NodeHook{}, &NodeHookList{}, &PluginRevision{}, &PluginRevisionList{}, &PluginReport{}, &PluginReportList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -14,6 +14,8 @@ import (
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.ready`
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.spec.version`
+// +kubebuilder:printcolumn:name="Revision",type=string,JSONPath=`.status.revision`
+// +kubebuilder:printcolumn:name="Rollout",type=string,JSONPath=`.status.conditions[?(@.type=="RolledOut")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Why",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Digest",type=string,JSONPath=`.status.digest`,priority=1
@@ -54,6 +56,8 @@ type ClusterAdmissionPolicyList struct {
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.ready`
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.spec.version`
+// +kubebuilder:printcolumn:name="Revision",type=string,JSONPath=`.status.revision`
+// +kubebuilder:printcolumn:name="Rollout",type=string,JSONPath=`.status.conditions[?(@.type=="RolledOut")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Why",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Digest",type=string,JSONPath=`.status.digest`,priority=1
@@ -89,6 +93,8 @@ type AdmissionPolicyList struct {
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.ready`
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="Nodes",type=string,JSONPath=`.spec.nodeSelector`
+// +kubebuilder:printcolumn:name="Revision",type=string,JSONPath=`.status.revision`
+// +kubebuilder:printcolumn:name="Rollout",type=string,JSONPath=`.status.conditions[?(@.type=="RolledOut")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Why",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Digest",type=string,JSONPath=`.status.digest`,priority=1
@@ -126,6 +132,9 @@ const (
 	ConditionResolved = "Resolved"
 	// ConditionSent is true if a webhook configuration sends the requests that a policy is for.
 	ConditionSent = "Sent"
+	// ConditionRolledOut is true if the wanted revision is the stable one. Its message says where its
+	// rollout is, or why it was rolled back.
+	ConditionRolledOut = "RolledOut"
 )
 
 // PluginStatus is the status of a plugin. The controller writes it from the reports.
@@ -138,6 +147,15 @@ type PluginStatus struct {
 	//
 	// +optional
 	Pin *Pin `json:"pin,omitempty"`
+	// rollout has the revisions of the plugin.
+	//
+	// +optional
+	Rollout *RolloutStatus `json:"rollout,omitempty"`
+	// revision is the number of the revision that processes serve, or several with the numbers of their
+	// processes: "3 (495), 4 (5)".
+	//
+	// +optional
+	Revision string `json:"revision,omitempty"`
 	// desired is the number of processes that report on the plugin, or are to. serving is the number
 	// of those that serve it as it was declared.
 	//
@@ -166,6 +184,123 @@ type Pin struct {
 	Generation int64 `json:"generation"`
 	// reference is the artifact with its digest.
 	Reference string `json:"reference"`
+}
+
+// RolloutStatus has the revisions of a plugin. If the spec has a rollout or a revision, each process
+// serves the revision that this has for it, by its name, and nothing else.
+type RolloutStatus struct {
+	// generation is the generation of the plugin that this is about, and pin its module's pin.
+	Generation int64 `json:"generation"`
+	// +optional
+	Pin string `json:"pin,omitempty"`
+	// wanted is the number of the revision that the spec wants: that of the spec, or the one that it
+	// names.
+	//
+	// +optional
+	Wanted int64 `json:"wanted,omitempty"`
+	// stable is the revision that the processes serve that are in no step.
+	//
+	// +optional
+	Stable *RevisionRef `json:"stable,omitempty"`
+	// candidate is the revision on trial.
+	//
+	// +optional
+	Candidate *RevisionRef `json:"candidate,omitempty"`
+	// failed is the number of the wanted revision if it was rolled back. The next change of the spec
+	// tries it again.
+	//
+	// +optional
+	Failed int64 `json:"failed,omitempty"`
+	// trial is the generation with which the trial of the candidate has begun.
+	//
+	// +optional
+	Trial int64 `json:"trial,omitempty"`
+	// step is the number of the step, from 1, and since the time when it has begun.
+	//
+	// +optional
+	Step int32 `json:"step,omitempty"`
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+	// below and nodeSelectors choose the processes of the step: those whose place is below, of
+	// 4294967296, and those on the nodes that one of the selectors selects.
+	//
+	// +optional
+	Below int64 `json:"below,omitempty"`
+	// +listType=atomic
+	// +optional
+	NodeSelectors []string `json:"nodeSelectors,omitempty"`
+	// mode is that of the step.
+	//
+	// +optional
+	Mode string `json:"mode,omitempty"`
+	// failures, differences and latency are those of spec.rollout.analysis.
+	//
+	// +optional
+	Failures int64 `json:"failures,omitempty"`
+	// +optional
+	Differences int64 `json:"differences,omitempty"`
+	// +optional
+	Latency string `json:"latency,omitempty"`
+}
+
+// RevisionRef is a revision, for the processes that serve it.
+type RevisionRef struct {
+	// revision is its number, and generation the generation of the plugin that had it first.
+	Revision   int64 `json:"revision"`
+	Generation int64 `json:"generation"`
+	// spec is the spec of the revision, and pin the artifact to load in place of module.oci. Revisions
+	// of plugins without a rollout are not repeated here.
+	//
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	// +optional
+	Spec *runtime.RawExtension `json:"spec,omitempty"`
+	// +optional
+	Pin string `json:"pin,omitempty"`
+}
+
+// PluginRevision is a version of a plugin: each spec and pin that differs from the others has one. The
+// controller writes them, in the namespace of the plugin, or in its own for plugins of the cluster,
+// which own them. They do not change.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:shortName=prev
+// +kubebuilder:printcolumn:name="Kind",type=string,JSONPath=`.pluginKind`
+// +kubebuilder:printcolumn:name="Plugin",type=string,JSONPath=`.plugin`
+// +kubebuilder:printcolumn:name="Revision",type=integer,JSONPath=`.revision`
+// +kubebuilder:printcolumn:name="Pin",type=string,JSONPath=`.pin`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type PluginRevision struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	// pluginKind and plugin are the kind and the name of the plugin.
+	PluginKind string `json:"pluginKind"`
+	Plugin     string `json:"plugin"`
+	// revision is the number. A plugin's first is 1, and no number is used twice.
+	Revision int64 `json:"revision"`
+	// generation is the generation of the plugin that had it first.
+	Generation int64 `json:"generation"`
+	// spec is the spec of the plugin without rollout, revision, revisionHistoryLimit and enabled.
+	//
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	Spec runtime.RawExtension `json:"spec"`
+	// pin is the artifact that a tag was resolved to.
+	//
+	// +optional
+	Pin string `json:"pin,omitempty"`
+	// hash is the SHA-256 of the spec and the pin, in hexadecimal.
+	Hash string `json:"hash"`
+}
+
+// PluginRevisionList is a list of revisions.
+//
+// +kubebuilder:object:root=true
+type PluginRevisionList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []PluginRevision `json:"items"`
 }
 
 // PluginReport has the plugins of one process. It is in the namespace of the process's Pod, which
@@ -236,6 +371,17 @@ type PluginState struct {
 	Webhooks []string `json:"webhooks,omitempty"`
 	// generation is the generation that the process has tried last.
 	Generation int64 `json:"generation"`
+	// revision is the number of that version, for a plugin with a rollout or a revision.
+	//
+	// +optional
+	Revision int64 `json:"revision,omitempty"`
+	// trial is that of status.rollout if the version is or was the candidate. failing says why it
+	// has failed in this process.
+	//
+	// +optional
+	Trial int64 `json:"trial,omitempty"`
+	// +optional
+	Failing string `json:"failing,omitempty"`
 	// state compares what serves with that generation: Loading, Serving, Stale (an earlier version
 	// serves), Unavailable (none serves), Disabled, or Refused, for an object that the process does
 	// not take: an earlier generation of it may serve.

@@ -83,7 +83,7 @@ func nameOf(k plugin.Key) string {
 
 // entry returns the entry of a policy, without its path.
 func (c *Config) entry(p plugin.Plugin, caBundle []byte) (*entry, *plugin.Spec, *refusal) {
-	s, err := p.Spec()
+	s, err := p.InForce()
 	if err == nil {
 		rules := s.PolicyRules
 		selector := rules.Match.NamespaceSelector

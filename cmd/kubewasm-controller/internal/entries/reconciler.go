@@ -101,7 +101,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 // changed reports whether entries may change with a policy.
 func changed(before, after plugin.Plugin) bool {
 	return before.GetGeneration() != after.GetGeneration() || before.GetUID() != after.GetUID() || before.GetDeletionTimestamp().IsZero() != after.GetDeletionTimestamp().IsZero() ||
-		!slices.Equal(before.GetFinalizers(), after.GetFinalizers())
+		!slices.Equal(before.GetFinalizers(), after.GetFinalizers()) || !equality.Semantic.DeepEqual(before.Status.Rollout, after.Status.Rollout)
 }
 
 // decision is the fate of a policy.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/api/v1alpha1"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // The kinds of plugins.
@@ -27,6 +28,9 @@ const (
 	Webhook = "webhook"
 	Agent   = "agent"
 )
+
+// Kinds returns the kinds.
+func Kinds() []string { return []string{ClusterAdmissionPolicy, AdmissionPolicy, NodeHook} }
 
 // Key names a plugin.
 type Key struct{ Kind, Namespace, Name string }
@@ -142,6 +146,38 @@ type Spec struct {
 		Follow bool   `json:"follow,omitempty"`
 	} `json:"module,omitzero"`
 	NodeSelector string `json:"nodeSelector,omitempty"`
+	// Rollout, Revision and RevisionHistoryLimit are of the controller alone.
+	Rollout              json.RawMessage `json:"rollout,omitempty"`
+	Revision             int64           `json:"revision,omitempty"`
+	RevisionHistoryLimit *int            `json:"revisionHistoryLimit,omitempty"`
+}
+
+// Controlled reports whether processes serve the revisions of the status.
+func (s *Spec) Controlled() bool { return len(s.Rollout) != 0 || s.Revision != 0 }
+
+// InForce returns the spec that decides about requests for a policy: that of the stable revision, or of
+// the first, which monitors while it is on trial.
+func (p *Plugin) InForce() (*Spec, error) {
+	s, err := p.Spec()
+	r := p.Status.Rollout
+	if err != nil || r == nil || !s.Controlled() {
+		return s, err
+	}
+	of := r.Stable
+	if of == nil {
+		of = r.Candidate
+	}
+	if of == nil || of.Spec == nil {
+		return s, nil
+	}
+	serves := new(Spec)
+	if err := json.Unmarshal(of.Spec.Raw, serves); err != nil {
+		return nil, fmt.Errorf("status.rollout: %w", err)
+	}
+	if serves.Enabled = s.Enabled; r.Stable == nil {
+		serves.Mode = host.Monitor
+	}
+	return serves, nil
 }
 
 // Spec returns the spec of the plugin.

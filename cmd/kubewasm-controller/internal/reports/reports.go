@@ -40,10 +40,13 @@ const (
 
 // State is the state of a plugin in one process.
 type State struct {
-	UID                    types.UID
-	Generation             int64
-	State                  string
-	Digest, Message        string
+	UID             types.UID
+	Generation      int64
+	State           string
+	Digest, Message string
+	// Revision, Trial and Failing are those of a plugin with a rollout.
+	Revision, Trial        int64
+	Failing                string
 	CanValidate, CanMutate bool
 }
 
@@ -149,6 +152,7 @@ func Of(r *v1alpha1.PluginReport) *Report {
 		}
 		all = append(all, entry{unique.Make(plugin.Key{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name}), unique.Make(State{
 			UID: p.UID, Generation: p.Generation, State: p.State, Digest: foreign.Line(p.Digest), Message: cut.Text(foreign.Line(cut.Text(p.Message, maxMessageBytes)), maxMessageBytes),
+			Revision: p.Revision, Trial: p.Trial, Failing: cut.Text(foreign.Line(cut.Text(p.Failing, maxMessageBytes)), maxMessageBytes),
 			CanValidate: slices.Contains(p.Webhooks, "validate"), CanMutate: slices.Contains(p.Webhooks, "mutate"),
 		})})
 	}

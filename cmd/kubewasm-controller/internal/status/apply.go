@@ -21,6 +21,15 @@ import (
 // condition's LastTransitionTime is set. Nothing is written if everything is there already, by the
 // cache.
 func Apply(ctx context.Context, c client.Client, p plugin.Plugin, owner string, members map[string]any, condition *metav1.Condition) error {
+	return apply(ctx, c, p, owner, "", members, condition)
+}
+
+// Exchange is Apply on the version of the object that p is: another one is a conflict.
+func Exchange(ctx context.Context, c client.Client, p plugin.Plugin, owner string, members map[string]any, condition *metav1.Condition) error {
+	return apply(ctx, c, p, owner, p.GetResourceVersion(), members, condition)
+}
+
+func apply(ctx context.Context, c client.Client, p plugin.Plugin, owner, version string, members map[string]any, condition *metav1.Condition) error {
 	before := meta.FindStatusCondition(p.Status.Conditions, typeOf(condition))
 	same := condition == nil
 	if condition != nil {
@@ -50,15 +59,15 @@ func Apply(ctx context.Context, c client.Client, p plugin.Plugin, owner string, 
 	if same {
 		return nil
 	}
-	return write(ctx, c, p, owner, status, condition)
+	return write(ctx, c, p, owner, version, status, condition)
 }
 
 // Clear removes what owner has applied to the status of a plugin.
 func Clear(ctx context.Context, c client.Client, p plugin.Plugin, owner string) error {
-	return write(ctx, c, p, owner, map[string]any{}, nil)
+	return write(ctx, c, p, owner, "", map[string]any{}, nil)
 }
 
-func write(ctx context.Context, c client.Client, p plugin.Plugin, owner string, status map[string]any, condition *metav1.Condition) error {
+func write(ctx context.Context, c client.Client, p plugin.Plugin, owner, version string, status map[string]any, condition *metav1.Condition) error {
 	if condition != nil {
 		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(condition)
 		if err != nil {
@@ -71,6 +80,7 @@ func write(ctx context.Context, c client.Client, p plugin.Plugin, owner string, 
 	u.SetNamespace(p.Key.Namespace)
 	u.SetName(p.Key.Name)
 	u.SetUID(p.GetUID()) // A later object of the name is another.
+	u.SetResourceVersion(version)
 	err := c.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("kubewasm-controller-"+owner), client.ForceOwnership)
 	return client.IgnoreNotFound(err)
 }

@@ -2,8 +2,10 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -98,6 +100,56 @@ func (p *Processes) of(ctx context.Context, component string) ([]process, error)
 		all = append(all, process{pod.Namespace, pod.Name, pod.Spec.NodeName, nil})
 	}
 	return all, nil
+}
+
+// Process is a process that a plugin is for.
+type Process struct {
+	// Name is the name by which rollouts choose: that of the node, or of the Pod of a webhook.
+	Name string
+	// Labels are those of the node of an agent.
+	Labels labels.Set
+	// State is the state of the plugin, nil if the process has not reported on it.
+	State *reports.State
+}
+
+// Of returns the processes that a plugin is for, in the order of their names. selector selects the nodes
+// of agents.
+func (p *Processes) Of(ctx context.Context, of plugin.Plugin, selector labels.Selector) ([]Process, error) {
+	all, err := p.of(ctx, plugin.Component(of.Key.Kind))
+	if err != nil {
+		return nil, err
+	}
+	var list []Process
+	for _, process := range all {
+		one := Process{Name: process.name}
+		if plugin.Component(of.Key.Kind) == plugin.Agent {
+			one.Name, one.Labels = cmp.Or(process.node, process.name), p.labels(ctx, process.node)
+			if process.report != nil { // By the name that it has for itself.
+				one.Name = cmp.Or(process.report.Node, process.name)
+			}
+			if !selector.Matches(one.Labels) {
+				continue
+			}
+		}
+		if process.report != nil {
+			if s, ok := process.report.State(of.Key, of.GetUID()); ok {
+				one.State = &s
+			}
+		}
+		list = append(list, one)
+	}
+	slices.SortFunc(list, func(a, b Process) int { return strings.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+// labels returns the labels of a node, nil if it is unknown.
+func (p *Processes) labels(ctx context.Context, name string) labels.Set {
+	node := &metav1.PartialObjectMetadata{}
+	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+	if name == "" || p.Client.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy) != nil {
+		return nil
+	}
+	return node.Labels
 }
 
 // Snapshot are the processes of a component at one time.

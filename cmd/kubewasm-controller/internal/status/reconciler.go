@@ -64,7 +64,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	if err != nil {
 		return err
 	}
-	for _, kind := range []string{plugin.ClusterAdmissionPolicy, plugin.AdmissionPolicy, plugin.NodeHook} {
+	for _, kind := range plugin.Kinds() {
 		if err := c.Watch(Plugins(mgr, kind, soon, func(_, _ plugin.Plugin) bool { return true })); err != nil {
 			return err
 		}
@@ -170,19 +170,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, key plugin.Key) (reconcile.R
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	status := summary(p, processes, func(name string) labels.Set {
-		node := &metav1.PartialObjectMetadata{}
-		node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
-		if name == "" || r.Client.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy) != nil {
-			return nil
-		}
-		return node.Labels
-	})
+	status := summary(p, processes, func(name string) labels.Set { return r.labels(ctx, name) })
 	ready := &status.Conditions[0]
 	before := meta.FindStatusCondition(p.Status.Conditions, ready.Type)
 	err = Apply(ctx, r.Client, p, "status", map[string]any{
 		"observedGeneration": status.ObservedGeneration, "desired": int64(status.Desired), "serving": int64(status.Serving),
-		"ready": status.Ready, "digest": status.Digest,
+		"ready": status.Ready, "digest": status.Digest, "revision": status.Revision,
 	}, ready)
 	if err == nil {
 		r.tell(object, before, ready)

@@ -3,6 +3,9 @@ package status
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,6 +13,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/api/v1alpha1"
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/plugin"
+	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/reports"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/cut"
 	"github.com/kubewasm/kubewasm/internal/foreign"
@@ -29,6 +33,7 @@ const (
 	reasonNotReported = "NotReported"
 	reasonUnknown     = "Unknown"
 	reasonSelector    = "SelectorInvalid"
+	reasonRollout     = "OtherRevision"
 )
 
 // why is the reason of a process not to serve a plugin as it was declared.
@@ -49,9 +54,9 @@ func summary(p plugin.Plugin, processes []process, nodes func(string) labels.Set
 	status := v1alpha1.PluginStatus{ObservedGeneration: p.GetGeneration()}
 	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, ObservedGeneration: p.GetGeneration()}
 	selects := func(string) bool { return true }
+	spec, err := p.Spec()
 	if p.Key.Kind == plugin.NodeHook {
 		var selector labels.Selector
-		spec, err := p.Spec()
 		if err == nil {
 			selector, err = labels.Parse(spec.NodeSelector)
 		}
@@ -62,8 +67,15 @@ func summary(p plugin.Plugin, processes []process, nodes func(string) labels.Set
 		}
 		selects = func(node string) bool { return selector.Matches(nodes(node)) }
 	}
+	// wanted is the revision to serve, nil if each process serves the newest generation.
+	wanted := func() *v1alpha1.RolloutStatus {
+		if err != nil || !spec.Controlled() {
+			return nil
+		}
+		return cmp.Or(p.Status.Rollout, &v1alpha1.RolloutStatus{})
+	}()
 	reasons, examples := map[why]int32{}, map[why]string{}
-	digests := map[string]int32{}
+	digests, revisions := map[string]int32{}, map[int64]int32{}
 	for _, process := range processes {
 		reason := why{reason: reasonNotReported, message: "the process has not reported on it"}
 		listed := false
@@ -74,9 +86,13 @@ func summary(p plugin.Plugin, processes []process, nodes func(string) labels.Set
 				if !states[s.State] {
 					reason.reason = reasonUnknown
 				}
-				if s.Generation != p.GetGeneration() {
+				switch {
+				case wanted != nil && s.State == string(host.Serving) && (wanted.Generation != p.GetGeneration() || s.Revision != wanted.Wanted):
+					reason = why{reasonRollout, fmt.Sprintf("the process serves revision %d", s.Revision)}
+				case wanted == nil && s.Generation != p.GetGeneration():
 					reason = why{reasonNotReported, "the process has not reported on this generation"}
 				}
+				revisions[revisionOf(p.Status.Rollout, &s)]++
 				if s.Digest != "" {
 					digests[s.Digest]++
 				}
@@ -97,6 +113,7 @@ func summary(p plugin.Plugin, processes []process, nodes func(string) labels.Set
 	}
 	status.Ready = fmt.Sprintf("%d/%d", status.Serving, status.Desired)
 	status.Digest = most(digests, strings.Compare)
+	status.Revision = text(revisions)
 	switch {
 	case status.Desired == 0 && p.Key.Kind == plugin.NodeHook:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, reasonNoNode, "there is no agent on a node that nodeSelector selects"
@@ -114,6 +131,29 @@ func summary(p plugin.Plugin, processes []process, nodes func(string) labels.Set
 	}
 	status.Conditions = []metav1.Condition{ready}
 	return status
+}
+
+// revisionOf returns the number of the revision that a process serves, 0 if it is unknown.
+func revisionOf(r *v1alpha1.RolloutStatus, s *reports.State) int64 {
+	if s.Revision == 0 && s.State == string(host.Serving) && r != nil && r.Stable != nil && r.Generation == s.Generation {
+		return r.Stable.Revision
+	}
+	return s.Revision
+}
+
+// text returns the numbers of revisions, with those of their processes if there are several. There are
+// no more than a few.
+func text(revisions map[int64]int32) string {
+	delete(revisions, 0)
+	numbers := slices.Sorted(maps.Keys(revisions))
+	if len(numbers) == 1 {
+		return strconv.FormatInt(numbers[0], 10)
+	}
+	var all []string
+	for _, n := range numbers[max(0, len(numbers)-5):] {
+		all = append(all, fmt.Sprintf("%d (%d)", n, revisions[n]))
+	}
+	return strings.Join(all, ", ")
 }
 
 // most returns the key with the largest value, and the least of several.

@@ -62,6 +62,8 @@ type world struct {
 	dynamic   dynamic.Interface
 	// ip is the address of the machine at which the API server reaches webhooks.
 	ip string
+	// kubewasm is the command.
+	kubewasm string
 }
 
 // program is a running program.
@@ -354,6 +356,55 @@ func (w *world) hammer(label string, allowed ...string) (stop func() map[string]
 	}
 }
 
+// command runs kubewasm against the cluster, and returns a function that compares what it prints with
+// patterns.
+func (w *world) command(code int, args ...string) func(patterns ...string) {
+	w.Helper()
+	cmd := exec.CommandContext(w.Context(), w.kubewasm, append(args, "--kubeconfig", w.Kubeconfig)...)
+	text, err := cmd.CombinedOutput()
+	if got := cmd.ProcessState.ExitCode(); got != code {
+		w.Errorf("kubewasm %s: exit code %d, want %d: %v\n%s", strings.Join(args, " "), got, code, err, text)
+	}
+	return func(patterns ...string) {
+		w.Helper()
+		for _, pattern := range patterns {
+			if !regexp.MustCompile(pattern).Match(text) {
+				w.Errorf("kubewasm %s: want %s in\n%s", strings.Join(args, " "), pattern, text)
+			}
+		}
+	}
+}
+
+// diff compares files with the cluster.
+func (w *world) diff() {
+	w.Helper()
+	live, err := w.policies("").Get(w.Context(), "everywhere", metav1.GetOptions{})
+	w.must(err)
+	file := filepath.Join(w.dir, "policy.yaml")
+	write := func(change func(spec map[string]any)) {
+		u := &unstructured.Unstructured{Object: map[string]any{"spec": live.DeepCopy().Object["spec"]}}
+		u.SetAPIVersion(live.GetAPIVersion())
+		u.SetKind(live.GetKind())
+		u.SetName(live.GetName())
+		change(u.Object["spec"].(map[string]any))
+		text, err := yaml.Marshal(u.Object)
+		w.must(err)
+		w.must(os.WriteFile(file, text, 0o600))
+	}
+	write(func(map[string]any) {})
+	w.command(0, "diff", "-f", file)(`everywhere: no difference`)
+	write(func(spec map[string]any) { spec["mode"] = "Monitor" })
+	w.command(2, "diff", "-f", file)(`everywhere: changed`, `(?m)^\+  mode: Monitor$`)
+	write(func(spec map[string]any) {
+		spec["limits"] = map[string]any{"timeout": "soon", "fule": int64(1)}
+		spec["mode"] = "Loud"
+	})
+	w.command(2, "diff", "-f", file)(`mistake: .*limits\.timeout`, `mistake: .*limits\.fule`, `mistake: .*mode`)
+	if after, err := w.policies("").Get(w.Context(), "everywhere", metav1.GetOptions{}); err != nil || after.GetGeneration() != live.GetGeneration() {
+		w.Errorf("diff changed the object: generation %d, want %d, error %v", after.GetGeneration(), live.GetGeneration(), err)
+	}
+}
+
 // TestDeclared: a policy that is applied is enforced by API servers, changes, breaks, is repaired and
 // goes, while Pods are created, webhooks and the controller come and go, and no request fails.
 func TestDeclared(t *testing.T) {
@@ -361,6 +412,7 @@ func TestDeclared(t *testing.T) {
 	repository, err := filepath.Abs("../../../..")
 	w.must(err)
 	binary := cluster.Build(t, filepath.Join(repository, "cmd/kubewasm-controller"), ".", "controller")
+	w.kubewasm = cluster.Build(t, filepath.Join(repository, "cmd/kubewasm"), ".", "kubewasm")
 	controller := func() *program {
 		return w.start(binary, nil, "-kubeconfig", w.Kubeconfig, "-namespace", installed, "-ca-file", filepath.Join(w.dir, "ca.crt"), "-leader-elect=false", "-metrics-addr", "0", "-probe-addr", "0")
 	}
@@ -392,8 +444,13 @@ func TestDeclared(t *testing.T) {
 		return c != nil && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "127.0.0.1:1")
 	})
 	w.want("shop", "all", "ver2")
+	w.command(2, "status")(`ClusterAdmissionPolicy +- +everywhere +0/2 +[0-9-]+.* +Enforce +127\.0\.0\.1:1/none:1 .*127\.0\.0\.1:1`)
+	w.command(2, "status", "cap/everywhere")(`not in service as declared: `, `(?m)^Ready +False `, `(?m)^kubewasm/webhook-0 .* Stale `, `(?m)^kubewasm/webhook-1 .* Stale `)
+	w.command(1, "status", "nobody")(`declares no plugin nobody`)
 	w.must(w.apply("", "everywhere", deny("ver3"), "all"))
 	ready("", "everywhere", "2/2")
+	w.command(0, "status", "everywhere")(`2/2 in service`)
+	w.diff()
 	// The controller ends at random, and the webhooks are replaced one by one.
 	for i := range replicas {
 		running.kill()

@@ -41,7 +41,23 @@ func File(t testing.TB, dir string) string {
 		t.Fatalf("guest %s: %v", name, err)
 	}
 	t.Attr("guest", name+" "+file.digest)
+	if os.Getenv(DirVariable) == "" {
+		listed(t, name)
+	}
 	return file.path
+}
+
+// listed fails the test of a guest that docs/compatibility.md does not list, which a run of all
+// minors would find half an hour later.
+func listed(t testing.TB, name string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(minor.Dir(), "../../../docs/compatibility.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "- `"+name+"`:") {
+		t.Errorf("docs/compatibility.md does not list the guest %s: run make kubernetes, or add the line and the minors whose tests run it", name)
+	}
 }
 
 // module is a file and its SHA-256, in hexadecimal.
