@@ -473,3 +473,30 @@ func TestMalformedMessages(t *testing.T) {
 		t.Error("no message broke a rule")
 	}
 }
+
+func BenchmarkIsolation(b *testing.B) {
+	for _, level := range []Isolation{IsolationNone, IsolationProcess} {
+		b.Run(string(level), func(b *testing.B) {
+			rt, err := NewRuntime(RuntimeConfig{MinimumIsolation: level})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer rt.Close(context.Background())
+			p, err := rt.Load(b.Context(), Config{Name: "noop", Module: ModuleConfig{Source: File("testdata/noop.wasm")}}, Adapter{Kind: abi.KindScheduler})
+			if err != nil {
+				b.Fatal(err)
+			}
+			inst, err := p.Acquire(b.Context())
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer inst.Release()
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := inst.Call(b.Context(), abi.Filter, 0, 0, 0); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

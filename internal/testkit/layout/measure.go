@@ -45,7 +45,7 @@ const (
 
 // bounds are the bounds and the targets of the figures. A bound is the figure of its day, rounded up.
 var bounds = []Figure{
-	{Name: linesOfAll, Bound: 176_000, Target: 114_000},
+	{Name: linesOfAll, Bound: 177_000, Target: 114_000},
 	{Name: linesOfRoot, Bound: 110_000, Target: 90_000},
 	{Name: linesOfAdapter, Bound: 43_800, Target: 50_000},
 	{Name: rootPackages, Bound: 196, Target: 165},
