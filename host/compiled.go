@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
 
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
@@ -39,6 +40,13 @@ type compiled struct {
 	// function.
 	imports, hosted []wasmbin.Extern
 	hostedIndex     []uint32
+	// memories are the memories that it imports, and exportsMemory is set if it exports the guest's.
+	memories      []wasmbin.Extern
+	exportsMemory bool
+	// remote is the module in another process, nil if it is in this one. wasm and module are nil then.
+	remote *remote
+	// weaker are the reasons for which the wall is lower than it could be.
+	weaker []string
 	// hosts are the host modules from which it imports.
 	hosts []wazero.CompiledModule
 
@@ -48,6 +56,8 @@ type compiled struct {
 	begun  atomic.Bool
 	err    error
 	cancel context.CancelFunc
+	// ended is closed by cancel.
+	ended <-chan struct{}
 	// users is the number of versions that have it or wait for it. Runtime.mu guards it.
 	users int
 
@@ -84,6 +94,8 @@ type compiledKey struct {
 	compile      time.Duration
 	defineMemory bool
 	profile      bool
+	// domain is the plugin whose process has the module, empty for a module in this process.
+	domain string
 }
 
 // compile returns the compiled module of a version. It compiles unless another version
@@ -96,7 +108,7 @@ func (rt *Runtime) compile(ctx context.Context, v *version, module []byte, ship 
 	defer cancel()
 	c := rt.share(compiledKey{
 		v.digest, v.limits.MemoryBytes, v.limits.StackBytes, v.limits.Compile, v.dialect != nil && v.dialect.DefineMemory,
-		v.plugin.cfg.Profiler != nil,
+		v.plugin.cfg.Profiler != nil, v.domain(),
 	}, module, ship)
 	select {
 	case <-c.ready:
@@ -124,11 +136,19 @@ func (rt *Runtime) share(key compiledKey, module []byte, ship func(context.Conte
 		return c
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &compiled{key: key, owner: rt, ready: make(chan struct{}), cancel: cancel, users: 1}
+	c := &compiled{key: key, owner: rt, ready: make(chan struct{}), cancel: cancel, ended: ctx.Done(), users: 1}
 	rt.compiled[key] = c
 	rt.building.Add(1) // The calling version is counted already, so the Runtime is not closed.
 	go c.build(ctx, module, ship)
 	return c
+}
+
+// domain returns the domain of a compiledKey.
+func (v *version) domain() string {
+	if v.plugin.isolation() != IsolationProcess {
+		return ""
+	}
+	return "plugin " + v.plugin.label
 }
 
 // release ends the use of a compiled module by a version. The last one frees it.
@@ -178,6 +198,12 @@ func (c *compiled) build(ctx context.Context, module []byte, ship func(context.C
 			c.err = fmt.Errorf("compiler panicked: %v", r)
 		}
 	}()
+	if c.key.domain != "" {
+		if c.err = c.buildRemote(ctx, module); c.err == nil {
+			c.host()
+		}
+		return
+	}
 	pages := uint32(c.key.memoryBytes / pageSize)
 	if c.key.profile {
 		pages = wasmbin.MaxPages // The limit of the guest is in the module as well.
@@ -201,6 +227,11 @@ func (c *compiled) build(ctx context.Context, module []byte, ship func(context.C
 			return
 		}
 	}
+	c.host()
+}
+
+// host finds the functions that the host provides.
+func (c *compiled) host() {
 	known := map[[2]string]bool{}
 	for index, fn := range c.imports {
 		if key := [2]string{fn.Module, fn.Name}; !known[key] && !rewriters(fn.Module) {
@@ -305,9 +336,17 @@ func (c *compiled) fromCache(ctx context.Context, key moduleKey) error {
 
 // describe records the imports of a rewritten module, or of the stub of one.
 func (c *compiled) describe(module []byte) error {
-	imports, _, _, err := wasmbin.Describe(module)
+	imports, exports, _, err := wasmbin.Describe(module)
 	if err != nil {
 		return err
+	}
+	for _, im := range imports {
+		if im.Kind == wasmbin.ExternMemory && !c.key.defineMemory {
+			c.memories = append(c.memories, im)
+		}
+	}
+	for _, e := range exports {
+		c.exportsMemory = c.exportsMemory || e.Kind == wasmbin.ExternMemory && e.Name == memoryExport
 	}
 	c.imports = slices.DeleteFunc(imports, func(im wasmbin.Extern) bool { return im.Kind != wasmbin.ExternFunc })
 	return nil
@@ -398,6 +437,12 @@ func (c *compiled) rewriting() wasmbin.Options {
 // free closes the results of build and link. The machine code stays in the cache of the Runtime.
 func (c *compiled) free() {
 	defer c.content.close() // Images may have it as their base.
+	if s := c.started.Load(); s != nil {
+		defer s.image.Close()
+	}
+	if c.remote != nil {
+		c.remote.free()
+	}
 	if c.wasm == nil {
 		return
 	}
@@ -415,45 +460,60 @@ func (c *compiled) free() {
 	if c.cache != nil {
 		_ = c.cache.Close(context.Background())
 	}
-	if s := c.started.Load(); s != nil {
-		s.image.Close()
-	}
 }
 
 // link makes the host modules from which the module imports, once. A version has checked
 // its imports before.
 func (c *compiled) link() error {
 	c.linking.Do(func() {
-		ctx := context.Background()
-		builders := map[string]wazero.HostModuleBuilder{}
-		for n, fn := range c.hosted {
-			if builders[fn.Module] == nil {
-				builders[fn.Module] = c.wasm.NewHostModuleBuilder(fn.Module)
-			}
-			run := hostFunction(n)
+		if c.remote != nil {
+			return // It was linked when it was built.
+		}
+		c.linkErr = c.linkTo(func(n int) api.GoModuleFunc {
 			if c.key.profile {
-				run = profiledFunction(n, c.hostedIndex[n])
+				return profiledFunction(n, c.hostedIndex[n])
 			}
-			params, results := valueTypes(fn)
-			builders[fn.Module].NewFunctionBuilder().
-				WithGoModuleFunction(run, params, results).
-				WithName(fn.Name).
-				Export(fn.Name)
-		}
-		builders[wasmbin.YieldModule] = meterModule(c.wasm)
-		for module, b := range builders {
-			compiled, err := b.Compile(ctx)
-			if err == nil {
-				c.hosts = append(c.hosts, compiled)
-				_, err = c.wasm.InstantiateModule(ctx, compiled, moduleConfig.WithName(module))
-			}
-			if err != nil {
-				c.linkErr = fmt.Errorf("instantiate host module %q: %w", module, err)
-				return
-			}
-		}
+			return hostFunction(n)
+		}, func(ctx context.Context, module api.Module, _ []uint64) { ctx.(*callContext).inst.yield(module) })
 	})
 	return c.linkErr
+}
+
+// linkTo makes the host modules. host returns the function for an import, and a rewritten guest calls
+// yield when its slice of fuel is used up.
+func (c *compiled) linkTo(host func(n int) api.GoModuleFunc, yield api.GoModuleFunc) error {
+	ctx := context.Background()
+	builders := map[string]wazero.HostModuleBuilder{}
+	add := func(module, name string, run api.GoModuleFunc, params, results []api.ValueType) {
+		if builders[module] == nil {
+			builders[module] = c.wasm.NewHostModuleBuilder(module)
+		}
+		builders[module].NewFunctionBuilder().WithGoModuleFunction(run, params, results).WithName(name).Export(name)
+	}
+	for n, fn := range c.hosted {
+		params, results := valueTypes(fn)
+		add(fn.Module, fn.Name, host(n), params, results)
+	}
+	add(wasmbin.YieldModule, wasmbin.YieldName, yield, nil, nil)
+	for module, b := range builders {
+		compiled, err := b.Compile(ctx)
+		if err == nil {
+			c.hosts = append(c.hosts, compiled)
+			_, err = c.wasm.InstantiateModule(ctx, compiled, moduleConfig.WithName(module))
+		}
+		if err != nil {
+			return fmt.Errorf("instantiate host module %q: %w", module, err)
+		}
+	}
+	return nil
+}
+
+// instantiate makes an instance of the module, whose memory inst has.
+func (c *compiled) instantiate(inst *Instance) (api.Module, error) {
+	if c.remote != nil {
+		return c.instantiateRemote(inst.ctx.parent, inst)
+	}
+	return c.wasm.InstantiateModule(&inst.ctx, c.module, moduleConfig)
 }
 
 // moduleConfig is the configuration of all modules: without a name, whatever name the module

@@ -40,6 +40,8 @@ type Config struct {
 	Limits Limits `json:"limits,omitzero"`
 	// Reset is the policy for resetting instances.
 	Reset ResetPolicy `json:"reset,omitempty"`
+	// Isolation is the level at which the guest is kept from the component.
+	Isolation Isolation `json:"isolation,omitempty"`
 	// CircuitBreaker disables a plugin that keeps failing.
 	CircuitBreaker CircuitBreaker `json:"circuitBreaker,omitzero"`
 	// Confidential names confidential data beside Secrets, tokens and the environment of
@@ -126,6 +128,12 @@ func (c *Config) validate(known []string) (errs []error) {
 	}
 	if !utf8.ValidString(c.Name) {
 		errs = append(errs, fmt.Errorf("name %q is not UTF-8", c.Name))
+	}
+	if err := c.Isolation.check("isolation"); err != nil {
+		errs = append(errs, err)
+	}
+	if c.Profiler != nil && c.Isolation == IsolationProcess {
+		errs = append(errs, errProfiled)
 	}
 	errs = append(errs, c.Module.Check("module")...)
 	for i, arg := range c.Args {

@@ -243,7 +243,7 @@ func TestReleaseTwiceIsFoundOut(t *testing.T) {
 func TestDebugModes(t *testing.T) {
 	for mode, want := range map[string]string{
 		"": "", "memory": "",
-		"memroy": `read KUBEWASM_DEBUG: mode is "memroy", want memory`,
+		"memroy": `read KUBEWASM_DEBUG: mode is "memroy", want memory or process`,
 	} {
 		t.Setenv("KUBEWASM_DEBUG", mode)
 		rt, err := host.NewRuntime(host.RuntimeConfig{})

@@ -267,7 +267,8 @@ func (i DialectInstance) Put(ptr uint32, data []byte) error {
 // are lent.
 func (i DialectInstance) Look(ptr, length uint32) ([]byte, error) {
 	memory, _ := i.memory.Read(0, i.memory.Size())
-	return abi.Read(memory, ptr, length)
+	data, err := abi.Read(memory, ptr, length)
+	return i.lend(data), err
 }
 
 // Peek is [Instance.Read], except that bytes outside of the guest's memory are an error.
@@ -292,11 +293,12 @@ func (i DialectInstance) Text(ptr uint32) []byte {
 	if n < 0 {
 		i.Abort(fmt.Errorf("text at %d does not end within %d bytes", ptr, limit))
 	}
+	text = i.lend(text[:n])
 	if i.tape != nil {
-		i.tape.Bytes(recording.Text, text[:n], uint64(ptr))
+		i.tape.Bytes(recording.Text, text, uint64(ptr))
 	}
 	i.meter.chargeBytes(n)
-	return text[:n]
+	return text
 }
 
 // MayLog reports whether the host may write n more bytes to its log for the guest: the limits are

@@ -45,6 +45,8 @@
 //
 // # Debugging
 //
+// With KUBEWASM_DEBUG=process, all guests run in child processes, see [IsolationProcess].
+//
 // With KUBEWASM_DEBUG=memory in the environment, a Runtime makes the memory of an instance
 // unreadable while no caller has it, and for good once the instance is closed. A read of lent bytes
 // that were kept too long then ends the process with an "unexpected fault address"; on systems

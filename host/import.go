@@ -146,9 +146,8 @@ func (t importTable) check(plugin string, c *compiled, grants []string) []error 
 			errs = append(errs, &ImportError{Plugin: plugin, Module: module, Name: name, Got: got, Want: want, Grant: im.Grant})
 		}
 	}
-	for _, mem := range c.module.ImportedMemories() {
-		module, name, _ := mem.Import()
-		errs = append(errs, &ImportError{Plugin: plugin, Module: module, Name: name, Got: "memory"})
+	for _, mem := range c.memories {
+		errs = append(errs, &ImportError{Plugin: plugin, Module: mem.Module, Name: mem.Name, Got: "memory"})
 	}
 	return errs
 }

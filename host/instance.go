@@ -41,6 +41,8 @@ type Instance struct {
 	memory   api.Memory
 	// linear is the memory that the field memory is a view of.
 	linear *snapmem.Memory
+	// remote is the instance in another process, nil if it is in this one.
+	remote *remoteInstance
 	// globals are those that a snapshot contains.
 	globals []api.MutableGlobal
 	// functions are resolved once: looking an export up costs microseconds.
@@ -501,6 +503,7 @@ func (i *Instance) Read(ptr, length uint32) []byte {
 	i.meter.chargeBytes(int(length))
 	memory, _ := i.memory.Read(0, i.memory.Size())
 	data, err := abi.Read(memory, ptr, length)
+	data = i.lend(data)
 	if i.tape != nil {
 		i.tape.Bytes(recording.Read, data, uint64(ptr), uint64(length))
 	}
@@ -508,6 +511,15 @@ func (i *Instance) Read(ptr, length uint32) []byte {
 		i.Abort(err)
 	}
 	return data
+}
+
+// lend returns bytes of the guest's memory for a host function. Another process may change its
+// memory at any time, so that they are copied.
+func (i *Instance) lend(b []byte) []byte {
+	if i.remote == nil {
+		return b
+	}
+	return i.remote.copy(b)
 }
 
 // Keep counts n bytes that a host function keeps until the call ends, and ends the call beyond

@@ -25,27 +25,27 @@ func (rt *Runtime) MemoryInUse() uint64 { return rt.memory.Budget.Used() }
 // newMemory makes the memory of a new instance, from the snapshot if there is
 // one. Every failure must occur here: wazero panics when an allocator returns
 // nothing.
-func (v *version) newMemory() (*snapmem.Memory, error) {
+func (v *version) newMemory(inst *Instance) (err error) {
 	if err := v.plugin.runtime.mappings.take(instanceMappings); err != nil {
-		return nil, fmt.Errorf("plugin %q: instantiate: %w", v.plugin.cfg.Name, err)
+		return fmt.Errorf("plugin %q: instantiate: %w", v.plugin.cfg.Name, err)
 	}
 	least, most := uint64(v.compiled.info.Memory.Min)*pageSize, v.limits.MemoryBytes/pageSize*pageSize
 	if m := v.compiled.info.Memory; m.HasMax {
 		most = min(most, uint64(m.Max)*pageSize)
 	}
-	var mem *snapmem.Memory
-	var err error
 	// A start section runs in each instance, and must find the same memory as in
 	// the first.
-	if s := v.snapshot; s != nil && !v.compiled.info.Starts {
-		mem, err = v.plugin.runtime.memory.NewFrom(s.image, least, most)
+	if v.compiled.remote != nil {
+		err = v.newSharedMemory(inst, least, most)
+	} else if s := v.snapshot; s != nil && !v.compiled.info.Starts {
+		inst.linear, err = v.plugin.runtime.memory.NewFrom(s.image, least, most)
 	} else {
-		mem, err = v.plugin.runtime.memory.New(least, most)
+		inst.linear, err = v.plugin.runtime.memory.New(least, most)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("plugin %q: instantiate: %w: %w", v.plugin.cfg.Name, ErrMemory, err)
+		return fmt.Errorf("plugin %q: instantiate: %w: %w", v.plugin.cfg.Name, ErrMemory, err)
 	}
-	return mem, nil
+	return nil
 }
 
 // allocatorContext returns a context in which wazero finds mem as its

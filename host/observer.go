@@ -156,6 +156,10 @@ type Stats struct {
 	Disabled bool
 	// State is Serving, Stale or Unavailable.
 	State State
+	// Isolation is the level at which the guest is kept from the component. Weaker are the reasons
+	// for which the wall is lower here than it could be, such as a kernel without Landlock.
+	Isolation Isolation
+	Weaker    []string
 }
 
 // Stats returns the state of the plugin.
@@ -163,7 +167,10 @@ func (p *Plugin) Stats() Stats {
 	v := p.current.Load()
 	s := Stats{LogDropped: p.lines.Dropped() + p.calls.Dropped(), Disabled: p.breaker != nil && p.breaker.open()}
 	s.State, _ = p.State()
-	s.Label = p.label
+	s.Label, s.Isolation = p.label, p.isolation()
+	if v.compiled != nil {
+		s.Weaker = v.compiled.weaker
+	}
 	if r := p.reference.Load(); r != nil {
 		s.Reference = *r
 	}

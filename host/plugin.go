@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -117,9 +118,22 @@ func (rt *Runtime) Load(ctx context.Context, cfg Config, adapter Adapter) (*Plug
 	return p, nil
 }
 
+// isolation returns the level at which the guest runs.
+func (p *Plugin) isolation() Isolation {
+	return cmp.Or(p.cfg.Isolation, p.runtime.minimum, IsolationNone)
+}
+
 // open returns the source of the module of a plugin, or every mistake of its configuration.
 func (rt *Runtime) open(cfg *Config, adapter *Adapter) (Source, error) {
 	mistakes := adapter.Validate(cfg)
+	if rt.minimum == IsolationProcess {
+		if cfg.Isolation == IsolationNone {
+			mistakes = errors.Join(mistakes, fmt.Errorf("plugin %q: configuration: isolation is none, and the operator's minimum is process", cfg.Name))
+		}
+		if cfg.Profiler != nil {
+			mistakes = errors.Join(mistakes, fmt.Errorf("plugin %q: configuration: %w", cfg.Name, errProfiled))
+		}
+	}
 	source, err := rt.Source(cfg.Module, "module")
 	switch {
 	case mistakes == nil && err == nil:
@@ -193,6 +207,11 @@ func (p *Plugin) acquire(ctx context.Context, pinned *version, again *Instance) 
 			err = fmt.Errorf("plugin %q: %w", p.cfg.Name, err)
 		} else if inst == nil {
 			inst, err = v.another(ctx)
+		}
+		if err == nil && inst.remote != nil && !inst.remote.alive() {
+			v.discard(inst) // Its process has ended while it was idle.
+			v.pool.lose(inst)
+			continue
 		}
 		if err == nil {
 			inst.swept = false
@@ -388,8 +407,17 @@ func (p *Plugin) logBuilt(ctx context.Context, b BuildEvent, source Source) {
 	if b.Swap {
 		does = "swapped the module"
 	}
-	p.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, does, slog.String("plugin", p.cfg.Name), slog.String("digest", b.Digest),
-		slog.String("reference", source.String()), slog.Duration("duration", b.Duration.Round(time.Millisecond)))
+	attrs := []slog.Attr{
+		slog.String("plugin", p.cfg.Name), slog.String("digest", b.Digest),
+		slog.String("reference", source.String()), slog.Duration("duration", b.Duration.Round(time.Millisecond)),
+	}
+	if level := p.isolation(); level != IsolationNone {
+		attrs = append(attrs, slog.String("isolation", string(level)))
+		if weaker := p.current.Load().compiled.weaker; len(weaker) != 0 {
+			attrs = append(attrs, slog.String("weaker", strings.Join(weaker, "; ")))
+		}
+	}
+	p.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, does, attrs...)
 }
 
 // replace builds a version and replaces old, which may be nil, by it, unless final returns an error.

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -52,6 +53,40 @@ func (p ResetPolicy) check() error {
 		return nil
 	}
 	return fmt.Errorf("reset is %q, want %s", string(p), list(known))
+}
+
+// Isolation is what stands between a guest and the process of the component, beside the checks of the
+// compiled code. Empty means IsolationNone, or RuntimeConfig.MinimumIsolation.
+type Isolation string
+
+const (
+	// IsolationNone runs the guest in the process of the component.
+	IsolationNone Isolation = "none"
+	// IsolationProcess compiles and runs the guest in a child process without privileges, files and
+	// network: the program itself, executed again. Each module of a plugin has one. It needs Linux on
+	// amd64 or arm64. A call takes some microseconds more, and so does each call of the host. The
+	// machine code is not cached, compiled forms are not used, and the plugin cannot have a Profiler.
+	//
+	// A process that ends, or does not answer in the time of its call, costs its calls an error, and
+	// is replaced, five times within a minute.
+	IsolationProcess Isolation = "process"
+)
+
+// errProfiled is the error of a profile of a guest in another process.
+var errProfiled = errors.New("isolation is process, where no profile can be collected")
+
+func (i Isolation) check(path string) error {
+	known := []Isolation{IsolationNone, IsolationProcess}
+	switch {
+	case i == "" || i == IsolationNone:
+		return nil
+	case i != IsolationProcess:
+		return fmt.Errorf("%s is %.80q, want %s", path, string(i), list(known))
+	}
+	if err := checkWall(); err != nil {
+		return fmt.Errorf("%s is %s: %w", path, i, err)
+	}
+	return nil
 }
 
 // list returns values as "a, b or c".

@@ -36,6 +36,8 @@ type Runtime struct {
 	noCompiler error
 	// goPass is not set if RuntimeConfig.DisableGoPass is.
 	goPass bool
+	// minimum is RuntimeConfig.MinimumIsolation.
+	minimum Isolation
 	// sources open the modules of configurations.
 	sources *registry
 	memory  snapmem.Allocator
@@ -113,6 +115,9 @@ type RuntimeConfig struct {
 	Sources Sources
 	// Engine runs the guests. Default [EngineAuto].
 	Engine Engine
+	// MinimumIsolation is the level of plugins whose configuration has none. A plugin with a lower
+	// one is refused.
+	MinimumIsolation Isolation
 	// DisableGoPass leaves the code of Go's compiler in guests unchanged. The pass removes three
 	// detours from it, which makes guests of Go up to a third faster and changes nothing that they
 	// can see. Without it their calls use other fuel, mostly about a tenth more. The option is for
@@ -130,9 +135,15 @@ const defaultIdleAfter = 5 * time.Minute
 
 // NewRuntime makes a Runtime. Close it when no plugin is needed any more.
 func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
-	guard, err := debugsMemory()
+	guard, isolated, err := debugs()
 	if err != nil {
 		return nil, err
+	}
+	if isolated {
+		cfg.MinimumIsolation = IsolationProcess
+	}
+	if err := cfg.MinimumIsolation.check("MinimumIsolation"); err != nil {
+		return nil, fmt.Errorf("make runtime: %w", err)
 	}
 	rt := &Runtime{
 		plugins:   map[*Plugin]struct{}{},
@@ -140,7 +151,7 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 		compiled:  map[compiledKey]*compiled{},
 		compiling: make(chan struct{}, min(maxCompilations, runtime.GOMAXPROCS(0))),
 		memory:    snapmem.Allocator{Budget: snapmem.NewBudget(cmp.Or(cfg.MemoryBytes, availableMemory(os.DirFS("/"))/2)), Guard: guard},
-		goPass:    !cfg.DisableGoPass, keepModules: cfg.KeepModules,
+		goPass:    !cfg.DisableGoPass, minimum: cfg.MinimumIsolation, keepModules: cfg.KeepModules,
 		sources:  &registry{known: cfg.Sources},
 		mappings: processMappings(),
 	}
@@ -186,7 +197,7 @@ func (rt *Runtime) Beside(memoryBytes uint64) *Runtime {
 	return &Runtime{
 		plugins: map[*Plugin]struct{}{}, recorders: map[recorderKey]*recorder{}, compiled: map[compiledKey]*compiled{},
 		compiling: make(chan struct{}, 1), memory: snapmem.Allocator{Budget: snapmem.NewBudget(memoryBytes), Guard: rt.memory.Guard},
-		engine: rt.engine, engineName: rt.engineName, noCompiler: rt.noCompiler, goPass: rt.goPass, sources: rt.sources, mappings: rt.mappings, modules: rt.modules, last: rt.last, shared: rt.shared, idleAfter: rt.idleAfter, borrowed: true,
+		engine: rt.engine, engineName: rt.engineName, noCompiler: rt.noCompiler, goPass: rt.goPass, minimum: rt.minimum, sources: rt.sources, mappings: rt.mappings, modules: rt.modules, last: rt.last, shared: rt.shared, idleAfter: rt.idleAfter, borrowed: true,
 	}
 }
 

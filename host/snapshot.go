@@ -155,17 +155,28 @@ func (v *version) newSnapshot(inst *Instance) (*snapshot, error) {
 	for i, g := range inst.globals {
 		s.globals[i] = g.Get()
 	}
+	if inst.remote != nil && !inst.remote.alive() {
+		image.Close()
+		return nil, fmt.Errorf("plugin %q: take snapshot: the process of the guest has ended", v.plugin.cfg.Name)
+	}
 	return s, nil
 }
 
 // restore brings inst, new or used, to the state of the snapshot and reports
 // whether it could.
 func (v *version) restore(inst *Instance) bool {
-	if v.snapshot == nil || !inst.linear.Reset(inst.memory) {
+	if v.snapshot == nil || inst.remote != nil && !inst.remote.alive() || !inst.linear.Reset(inst.memory) {
 		return false
 	}
-	for i, g := range inst.globals {
-		g.Set(v.snapshot.globals[i])
+	if inst.remote != nil {
+		inst.remote.setGlobals(v.snapshot.globals)
+	} else {
+		for i, g := range inst.globals {
+			g.Set(v.snapshot.globals[i])
+		}
+	}
+	if inst.remote != nil && !inst.remote.alive() {
+		return false
 	}
 	inst.wasi = v.snapshot.wasi
 	// A start section has run and may have printed.

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/sys"
 
@@ -216,7 +215,7 @@ func (v *version) checkModule() []error {
 	case v.dialect.Command:
 		errs = v.checkExport(errs, abi.Signature{Name: commandStart})
 	}
-	if _, ok := v.compiled.module.ExportedMemories()[memoryExport]; !ok {
+	if !v.compiled.exportsMemory {
 		errs = append(errs, &ExportError{Plugin: v.plugin.cfg.Name, Export: memoryExport, Want: "a memory"})
 	}
 	for _, name := range v.startFunctions() {
@@ -280,7 +279,7 @@ func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 		inst.shared = &sharing{}
 	}
 	var err error
-	if inst.linear, err = v.newMemory(); err != nil {
+	if err = v.newMemory(inst); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -304,7 +303,7 @@ func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 		inst.meter.tree = inst.tree
 		inst.ctx.values = inst.tree.context(inst.ctx.values)
 	}
-	module, err := v.compiled.wasm.InstantiateModule(&inst.ctx, v.compiled.module, moduleConfig)
+	module, err := v.compiled.instantiate(inst)
 	if err != nil {
 		// A start section that traps has a stack, one that exits an exit code; a module that cannot
 		// be linked has neither.
@@ -328,7 +327,7 @@ func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 	}
 	if v.snapshot != nil {
 		inst.bindGlobals()
-		if v.compiled.info.Starts {
+		if v.compiled.info.Starts || inst.remote != nil {
 			if err := inst.linear.Adopt(v.snapshot.image); err != nil {
 				v.discard(inst)
 				return nil, fmt.Errorf("plugin %q: instantiate: map snapshot: %w: %w", v.plugin.cfg.Name, ErrMemory, err)
@@ -486,14 +485,3 @@ func (v *version) free() {
 // host: a Go guest of 3 MB has 5,000. A table that grows is copied, and nothing can interrupt the
 // copy: one of a million elements, 8 MB, delayed other goroutines by 20 to 30 ms.
 const maxTableElements = 1 << 17
-
-// meterModule builds the function that a rewritten guest calls when its slice of fuel is
-// used up.
-func meterModule(rt wazero.Runtime) wazero.HostModuleBuilder {
-	return rt.NewHostModuleBuilder(wasmbin.YieldModule).NewFunctionBuilder().
-		WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, module api.Module, _ []uint64) {
-			ctx.(*callContext).inst.yield(module)
-		}), nil, nil).
-		WithName(wasmbin.YieldName).
-		Export(wasmbin.YieldName)
-}

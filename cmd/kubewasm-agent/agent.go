@@ -169,7 +169,7 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	kubeletWeight, errKubelet := parse("cgroup.kubeletWeight", cfg.Cgroup.KubeletWeight, cgroup.WeightQuadratic, cgroup.WeightLinear)
 	// The agent is root on its node, so by default it does not execute pages of a file that may change.
 	a.runtime, err = host.NewRuntime(host.RuntimeConfig{
-		CacheDir: cfg.CacheDir, CacheBytes: cfg.CacheBytes, CacheCopy: true, KeepModules: true, Engine: cfg.Engine,
+		CacheDir: cfg.CacheDir, CacheBytes: cfg.CacheBytes, CacheCopy: true, KeepModules: true, Engine: cfg.Engine, MinimumIsolation: cfg.MinimumIsolation,
 		CacheError: func(err error) {
 			a.cacheless.Store(true)
 			logger.Error("the agent runs without its cache", slog.Any("err", err))

@@ -30,6 +30,9 @@ type config struct {
 	// Engine is compiler, which refuses to start if the node forbids executable memory, or
 	// interpreter. Without it, plugins are compiled if possible.
 	Engine host.Engine `json:"engine"`
+	// MinimumIsolation is the level of plugins without one, none or process. A plugin with a lower one
+	// is refused.
+	MinimumIsolation host.Isolation `json:"minimumIsolation"`
 	// DryRun logs writes instead of making them.
 	DryRun bool `json:"dryRun"`
 	// Follow reloads this file whenever its configuration changes. Default true. A plugin follows its

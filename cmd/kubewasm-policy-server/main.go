@@ -225,7 +225,7 @@ func (o *options) test(ctx context.Context, server *policyserver.Server) error {
 // runtime returns the configuration of the Runtime.
 func (o *options) runtime(logger *slog.Logger) host.RuntimeConfig {
 	return host.RuntimeConfig{
-		CacheDir: filepath.Join(o.downloadDir, "compiled"), CacheCopy: o.cacheCopy, MemoryBytes: o.memoryBytes,
+		CacheDir: filepath.Join(o.downloadDir, "compiled"), CacheCopy: o.cacheCopy, MemoryBytes: o.memoryBytes, MinimumIsolation: host.Isolation(o.isolation),
 		CacheError: func(err error) { logger.Error("the server runs without a cache of compiled policies", "err", err) },
 	}
 }

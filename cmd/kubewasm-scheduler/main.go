@@ -63,6 +63,7 @@ type options struct {
 	cacheDir               string
 	cacheBytes             int64
 	nativeOnly             bool
+	isolation              string
 	// profiles are the names of the profiles, and kubeconfig the file with the connection to the
 	// cluster, empty in a Pod.
 	profiles   []string
@@ -79,6 +80,7 @@ func (o *options) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.status, "plugin-status-address", "", "address of /statusz, with the state of plugins, their calls and traps, such as :10260, which is loopback; name another address to open it to others. Off if empty")
 	flags.StringVar(&o.cacheDir, "plugin-cache-dir", "", "directory for compiled plugins; kubewasm/compiled in the user's cache directory if empty")
 	flags.Int64Var(&o.cacheBytes, "plugin-cache-bytes", 384<<20, "maximum bytes in that directory")
+	flags.StringVar(&o.isolation, "plugin-minimum-isolation", "", "lowest level of isolation of a plugin, none or process; plugins without one have it")
 	flags.BoolVar(&o.nativeOnly, "native-histograms-only", false, "leave the classic buckets of histograms of plugins out of /metrics, for a Prometheus that scrapes native histograms")
 	flags.BoolVar(&o.cluster, "plugin-cluster", false, "report on the SchedulerPlugins of the cluster, also if no profile has a plugin with the arguments {cluster: true}")
 	flags.BoolVar(&o.checkPlugins, "check-plugins", false, "load the plugins of the configuration, report mistakes, and exit")
@@ -98,7 +100,7 @@ func run() (int, error) {
 	status := new(statusz.Collector)
 	logger := slog.New(status.Log(new(klogHandler)))
 	rt, err := host.NewRuntime(host.RuntimeConfig{
-		CacheDir: o.cacheDir, CacheBytes: o.cacheBytes, KeepModules: true,
+		CacheDir: o.cacheDir, CacheBytes: o.cacheBytes, KeepModules: true, MinimumIsolation: host.Isolation(o.isolation),
 		CacheError: func(err error) { logger.Error("the scheduler runs without a cache of compiled plugins", "err", err) },
 	})
 	if err != nil {

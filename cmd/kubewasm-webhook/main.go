@@ -79,6 +79,7 @@ type options struct {
 	memoryBytes                                 uint64
 	cacheCopy                                   bool
 	engine                                      host.Engine
+	isolation                                   host.Isolation
 	bodyBytes, cacheBytes                       int64
 	answers                                     capabilities.Bounds
 	interval, readyTimeout                      time.Duration
@@ -106,6 +107,7 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.stateDir, "state-dir", "", "`directory` for modules loaded by the management API")
 	flags.StringVar(&o.cacheDir, "cache-dir", "", "`directory` for compiled modules")
 	flags.BoolVar(&o.cacheCopy, "cache-copy", false, "map copies without names of machine code in that directory instead of its files, which must not be overwritten in place")
+	flags.StringVar((*string)(&o.isolation), "minimum-isolation", "", "lowest `level` of isolation of a policy, none or process; policies without one have it")
 	flags.StringVar((*string)(&o.engine), "engine", "", "`engine` for guests: compiler fails to start where it is unsupported, interpreter needs no compiler; empty selects the best available")
 	flags.Int64Var(&o.cacheBytes, "cache-bytes", 0, "maximum `bytes` in that directory; 0 means 1 GiB")
 	flags.StringVar(&o.tokenFile, "api-token-file", "", "`file` of the bearer token for the management API")
@@ -175,7 +177,7 @@ func serve(ctx context.Context, args []string, registry *prometheus.Registry) er
 	lines := &denials{Handler: status.Log(o.log.Handler(os.Stderr))}
 	logger := slog.New(lines)
 	rt, err := host.NewRuntime(host.RuntimeConfig{
-		CacheDir: o.cacheDir, KeepModules: true, CacheBytes: o.cacheBytes, CacheCopy: o.cacheCopy, MemoryBytes: o.memoryBytes, Engine: o.engine,
+		CacheDir: o.cacheDir, KeepModules: true, CacheBytes: o.cacheBytes, CacheCopy: o.cacheCopy, MemoryBytes: o.memoryBytes, Engine: o.engine, MinimumIsolation: o.isolation,
 		CacheError: func(err error) { logger.Error("the server runs without -cache-dir", "err", err) },
 	})
 	if err != nil {

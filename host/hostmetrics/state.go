@@ -60,6 +60,8 @@ var (
 			func(s host.Stats) float64 { return float64(s.LogDropped) }),
 		newStateGauge("disabled", "Whether the circuit breaker has disabled the plugin.",
 			func(s host.Stats) float64 { return truth(s.Disabled) }),
+		newStateGauge("isolated", "Whether the guest runs in a child process.",
+			func(s host.Stats) float64 { return truth(s.Isolation == host.IsolationProcess) }).rarely(),
 	}
 )
 

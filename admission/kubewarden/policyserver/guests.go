@@ -55,6 +55,8 @@ type Guest struct {
 	// Reset determines when an instance is reset. Default [host.ResetPerCall]: no evaluation sees
 	// memory of an earlier one, as in Kubewarden's server.
 	Reset host.ResetPolicy `json:"reset,omitempty"`
+	// Isolation is that of [host.Config].
+	Isolation host.Isolation `json:"isolation,omitempty"`
 	// Confidential names confidential values in addition to Secrets, tokens and the environment of
 	// containers, as in [host.Config]. The rule of a policy adds to that of all policies.
 	Confidential confidential.Rule `json:"confidential,omitzero"`
@@ -130,7 +132,7 @@ const maxEvaluation = serving.MaxTimeout
 // of returns the resources and grants of a policy with the given timeout.
 func (g *Guests) of(id string, timeout time.Duration) Guest {
 	own, all := g.Policies[id], g.Guest
-	guest := Guest{Grants: append(append([]string{}, all.Grants...), own.Grants...), Reset: cmp.Or(own.Reset, all.Reset, host.ResetPerCall)}
+	guest := Guest{Grants: append(append([]string{}, all.Grants...), own.Grants...), Reset: cmp.Or(own.Reset, all.Reset, host.ResetPerCall), Isolation: cmp.Or(own.Isolation, all.Isolation)}
 	guest.Limits = own.Limits.Or(all.Limits)
 	guest.Limits.Timeout = timeout
 	guest.Confidential = all.Confidential.Plus(own.Confidential)

@@ -514,7 +514,7 @@ func (s *Server) buildPlugin(ctx context.Context, l *load, name string, namespac
 	defer once.drop()
 	cfg := admission.PluginConfig{
 		Config: host.Config{
-			Name: name, Module: host.ModuleConfig{Source: once}, Limits: guest.Limits, Grants: guest.Grants, Reset: guest.Reset, Confidential: guest.Confidential,
+			Name: name, Module: host.ModuleConfig{Source: once}, Limits: guest.Limits, Grants: guest.Grants, Reset: guest.Reset, Isolation: guest.Isolation, Confidential: guest.Confidential,
 			Observer: s.cfg.HostObserver, Logger: s.cfg.Logger,
 		},
 		// Changes of a policy are dropped or refused when it answers.

@@ -136,6 +136,9 @@ func (p *htmlWriter) plugin(of *Plugin) {
 		p.put("<span class=\"state bad\">breaker open</span>")
 	}
 	p.put("<small>%s %s</small><small>%s %s</small>", of.Version, short(of.Digest), of.Mode, of.FailurePolicy)
+	if of.Isolation != "" {
+		p.put("<small>isolation %s</small>", of.Isolation)
+	}
 	p.put("<svg class=\"plot\" viewBox=\"0 0 120 24\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"calls of each minute of the last hour\">")
 	paths := plotOf(*hour)
 	if paths != nil {

@@ -141,7 +141,9 @@ type Plugin struct {
 	Retired       int    `json:"retiredVersions,omitempty"`
 	MemoryBytes   uint64 `json:"instanceBytes"`
 	LogDropped    uint64 `json:"logLinesDropped,omitempty"`
-	LastHour      Calls  `json:"lastHour"`
+	// Isolation is the level at which the guest runs, with the parts of the wall that the system lacks.
+	Isolation string `json:"isolation,omitempty"`
+	LastHour  Calls  `json:"lastHour"`
 	// Shadow is the candidate, and Profile the functions with the most fuel.
 	Shadow  *shadow.Status `json:"shadow,omitempty"`
 	Profile []profile.Cost `json:"profile,omitempty"`
@@ -373,6 +375,9 @@ func (p *Plugin) fill(of *host.Plugin) {
 	}
 	p.BreakerOpen, p.Instances, p.InstanceLimit, p.Waiting, p.Retired = stats.Disabled, stats.Instances, stats.Limit, stats.Waiting, stats.Retired
 	p.MemoryBytes, p.LogDropped = stats.MemoryBytes, stats.LogDropped
+	if stats.Isolation != host.IsolationNone {
+		p.Isolation = strings.Join(append([]string{string(stats.Isolation)}, stats.Weaker...), ": ")
+	}
 }
 
 // Background adds the state of a plugin's shadow and of its profile, of which each may be nil.

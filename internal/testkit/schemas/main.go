@@ -54,6 +54,7 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[abi.Stage]():                namesOf(abi.PreRunPodSandbox),
 	reflect.TypeFor[abi.Level]():                namesOf(abi.LevelQOS),
 	reflect.TypeFor[abi.QOSClass]():             {abi.QOSGuaranteed.String(), abi.QOSBurstable.String(), abi.QOSBestEffort.String()},
+	reflect.TypeFor[host.Isolation]():           {string(host.IsolationNone), string(host.IsolationProcess)},
 }
 
 // dialects are the configurations of dialects of policies, by their members.

@@ -1,0 +1,502 @@
+//go:build amd64 || arm64
+
+package host
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/tetratelabs/wazero/api"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/internal/recording"
+	"github.com/kubewasm/kubewasm/internal/wall"
+	"github.com/kubewasm/kubewasm/internal/wasmbin"
+)
+
+// The planted hole: in this test binary, and in its children, the import drill.try runs machine code
+// of the test's choice in the process of the guest. It begins before the init function that would
+// serve otherwise.
+var _ = func() int {
+	wall.Main(func(child *wall.Child) {
+		serveWall(child, func(fn wasmbin.Extern, n int) api.GoModuleFunc {
+			if fn.Module != "drill" {
+				return walledFunction(fn, n)
+			}
+			return func(ctx context.Context, _ api.Module, stack []uint64) {
+				stack[0] = tryOut(ctx.(*walledContext).walled, stack[0], stack[1])
+			}
+		})
+	})
+	return 0
+}()
+
+// drillImports are the imports of the guest where it runs in this process.
+var drillImports = []Import{{
+	Module: "drill", Name: "try", Params: []abi.ValueType{abi.I64, abi.I64}, Results: []abi.ValueType{abi.I64},
+	Func: func(_ *Instance, stack []uint64) { stack[0] = tryOut(nil, stack[0], stack[1]) },
+}}
+
+// secret is a Secret of the parent's.
+var secret [32]byte
+
+const secretText = "the parent's Secret, 32 bytes..."
+
+// scratch is memory for system calls.
+var scratch [4096]byte
+
+// attempt is a way out. It returns 0 if it succeeds, and an error number otherwise. w is nil in the
+// parent, and arg a number that the row wants: the parent's process id, or a port.
+type attempt struct {
+	name string
+	try  func(w *walled, arg uint64) uint64
+	// lies is set if the attempt ends the process, or has the parent end it.
+	lies bool
+}
+
+// call returns an attempt that makes a system call: it succeeds if the call does.
+func call(name string, number uintptr, args ...func(arg uint64) uintptr) attempt {
+	return attempt{name: name, try: func(_ *walled, arg uint64) uint64 {
+		var a [6]uintptr
+		for i, f := range args {
+			a[i] = f(arg)
+		}
+		_, _, errno := syscall.RawSyscall6(number, a[0], a[1], a[2], a[3], a[4], a[5])
+		return uint64(errno)
+	}}
+}
+
+func is(n uintptr) func(uint64) uintptr { return func(uint64) uintptr { return n } }
+
+func given(arg uint64) uintptr { return uintptr(arg) }
+
+// text returns the address of a text, which may have the argument in it.
+func text(format string) func(uint64) uintptr {
+	return func(arg uint64) uintptr {
+		s := format
+		if strings.Contains(s, "%d") {
+			s = fmt.Sprintf(s, arg)
+		}
+		b := append([]byte(s), 0)
+		return uintptr(unsafe.Pointer(&b[0]))
+	}
+}
+
+func room(uint64) uintptr { return uintptr(unsafe.Pointer(&scratch[0])) }
+
+const here = ^uintptr(99) // AT_FDCWD, -100.
+
+// The first three succeed in the parent's own process.
+var attempts = []attempt{
+	{name: "read a Secret of the parent's", try: func(*walled, uint64) uint64 {
+		if string(secret[:]) == secretText {
+			return 0
+		}
+		return uint64(unix.EFAULT)
+	}},
+	call("open a file", unix.SYS_OPENAT, is(here), text("/etc/passwd"), is(unix.O_RDONLY)),
+	{name: "connect to a socket", try: func(_ *walled, port uint64) uint64 {
+		fd, _, errno := syscall.RawSyscall(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM, 0)
+		if errno != 0 {
+			return uint64(errno)
+		}
+		defer unix.Close(int(fd))
+		if err := unix.Connect(int(fd), &unix.SockaddrInet4{Port: int(port), Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+			return uint64(unix.ECONNREFUSED)
+		}
+		return 0
+	}},
+	call("open the parent's memory", unix.SYS_OPENAT, is(here), text("/proc/%d/mem"), is(unix.O_RDWR)),
+	call("open the parent's environment", unix.SYS_OPENAT, is(here), text("/proc/%d/environ"), is(unix.O_RDONLY)),
+	call("open its own memory", unix.SYS_OPENAT, is(here), text("/proc/self/mem"), is(unix.O_RDWR)),
+	call("make a file", unix.SYS_OPENAT, is(here), text("/tmp/kubewasm-drill"), is(unix.O_CREAT|unix.O_WRONLY), is(0o600)),
+	call("read the size of a file", unix.SYS_STATX, is(here), text("/etc/passwd"), is(0), is(unix.STATX_ALL), room),
+	call("make a directory", unix.SYS_MKDIRAT, is(here), text("/tmp/kubewasm-drill"), is(0o700)),
+	call("make a socket of the system", unix.SYS_SOCKET, is(unix.AF_UNIX), is(unix.SOCK_STREAM), is(0)),
+	call("make a netlink socket", unix.SYS_SOCKET, is(unix.AF_NETLINK), is(unix.SOCK_RAW), is(0)),
+	call("make a packet socket", unix.SYS_SOCKET, is(unix.AF_PACKET), is(unix.SOCK_RAW), is(0)),
+	call("make a pair of sockets", unix.SYS_SOCKETPAIR, is(unix.AF_UNIX), is(unix.SOCK_STREAM), is(0), room),
+	call("send a descriptor to the parent", unix.SYS_SENDMSG, is(3), room, is(0)),
+	call("trace the parent", unix.SYS_PTRACE, is(unix.PTRACE_SEIZE), given, is(0), is(0)),
+	call("be traced", unix.SYS_PTRACE, is(unix.PTRACE_TRACEME)),
+	call("read memory of the parent", unix.SYS_PROCESS_VM_READV, given, room, is(1), room, is(1), is(0)),
+	call("write memory of the parent", unix.SYS_PROCESS_VM_WRITEV, given, room, is(1), room, is(1), is(0)),
+	call("signal the parent", unix.SYS_KILL, given, is(uintptr(unix.SIGCONT))),
+	call("signal every process", unix.SYS_KILL, is(^uintptr(0)), is(uintptr(unix.SIGCONT))),
+	call("signal a thread of the parent", unix.SYS_TGKILL, given, given, is(uintptr(unix.SIGCONT))),
+	call("get a handle of the parent", unix.SYS_PIDFD_OPEN, given, is(0)),
+	call("change limits of the parent", unix.SYS_PRLIMIT64, given, is(unix.RLIMIT_NOFILE), is(0), room),
+	call("raise its own limits", unix.SYS_PRLIMIT64, is(0), is(unix.RLIMIT_NOFILE), room, is(0)),
+	call("fork", unix.SYS_CLONE, is(uintptr(unix.SIGCHLD)), is(0), is(0), is(0), is(0)),
+	call("fork with shared memory", unix.SYS_CLONE, is(unix.CLONE_VM|unix.CLONE_VFORK|uintptr(unix.SIGCHLD)), is(0), is(0), is(0), is(0)),
+	call("fork by the new call", unix.SYS_CLONE3, room, is(88)),
+	call("execute a program", unix.SYS_EXECVE, text("/bin/sh"), is(0), is(0)),
+	call("execute a program by its descriptor", unix.SYS_EXECVEAT, is(3), text(""), is(0), is(0), is(unix.AT_EMPTY_PATH)),
+	call("make a file in memory", unix.SYS_MEMFD_CREATE, text("drill"), is(0)),
+	call("make executable memory", unix.SYS_MMAP, is(0), is(4096), is(unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC), is(unix.MAP_PRIVATE|unix.MAP_ANON), is(^uintptr(0)), is(0)),
+	call("make memory executable", unix.SYS_MPROTECT, func(uint64) uintptr { return room(0) &^ 4095 }, is(4096), is(unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC)),
+	call("make memory executable with a key", unix.SYS_PKEY_MPROTECT, func(uint64) uintptr { return room(0) &^ 4095 }, is(4096), is(unix.PROT_READ|unix.PROT_EXEC), is(^uintptr(0))),
+	call("change the process's personality", unix.SYS_PERSONALITY, is(0x0400000)),
+	call("set up io_uring", unix.SYS_IO_URING_SETUP, is(8), room),
+	call("add a key", unix.SYS_ADD_KEY, text("user"), text("drill"), room, is(8), is(^uintptr(3))), // KEY_SPEC_USER_KEYRING
+	call("use a keyring", unix.SYS_KEYCTL, is(0), is(^uintptr(2)), is(1)),
+	call("load a program into the kernel", unix.SYS_BPF, is(5), room, is(64)),
+	call("make a userfaultfd", unix.SYS_USERFAULTFD, is(1)),
+	call("count events of the processor", unix.SYS_PERF_EVENT_OPEN, room, is(0), is(^uintptr(0)), is(^uintptr(0)), is(0)),
+	call("make namespaces", unix.SYS_UNSHARE, is(unix.CLONE_NEWUSER)),
+	call("join namespaces", unix.SYS_SETNS, is(3), is(0)),
+	call("mount", unix.SYS_MOUNT, text("none"), text("/tmp"), text("tmpfs"), is(0), is(0)),
+	call("open a file by its handle", unix.SYS_OPEN_BY_HANDLE_AT, is(here), room, is(0)),
+	call("change the root", unix.SYS_CHROOT, text("/")),
+	call("change the user", unix.SYS_SETUID, is(0)),
+	call("get capabilities", unix.SYS_CAPSET, room, room),
+	call("be dumpable", unix.SYS_PRCTL, is(unix.PR_SET_DUMPABLE), is(1)),
+	call("outlive the parent", unix.SYS_PRCTL, is(unix.PR_SET_PDEATHSIG), is(0)),
+	call("change the filter", unix.SYS_SECCOMP, is(unix.SECCOMP_SET_MODE_FILTER), is(0), room),
+	call("make memory of the system's own", unix.SYS_SHMGET, is(0), is(4096), is(0o1600)),
+	call("make a queue of messages", unix.SYS_MSGGET, is(0), is(0o1600)),
+	call("watch files", unix.SYS_INOTIFY_INIT1, is(0)),
+	call("move a page", unix.SYS_MOVE_PAGES, given, is(1), room, is(0), room, is(0)),
+	call("read the kernel's log", unix.SYS_SYSLOG, is(3), room, is(16)),
+	call("set the clock", unix.SYS_CLOCK_SETTIME, is(0), room),
+	call("make a 32-bit call", 0x40000000+39),
+	{name: "cut the memory that it shares", try: func(*walled, uint64) uint64 {
+		for fd := uintptr(4); fd < 64; fd++ {
+			if _, _, errno := syscall.RawSyscall(unix.SYS_FTRUNCATE, fd, 0, 0); errno == 0 {
+				return 0
+			}
+		}
+		return uint64(unix.EBADF)
+	}},
+	{name: "use up the memory", try: func(*walled, uint64) uint64 {
+		_, err := unix.Mmap(-1, 0, 3<<30, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+		if errno, ok := err.(unix.Errno); ok {
+			return uint64(errno)
+		}
+		return 0
+	}},
+	{name: "use up the threads", lies: true, try: func(*walled, uint64) uint64 {
+		for range 500 {
+			go func() {
+				runtime.LockOSThread()
+				var word uint32
+				_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&word)), 0, 0, 0, 0, 0)
+			}()
+		}
+		for {
+			runtime.Gosched() // The runtime ends the process when it gets no thread.
+		}
+	}},
+	{name: "send an unknown message", lies: true, try: func(w *walled, _ uint64) uint64 { return lie(w, 99, 0) }},
+	{name: "call a host function that is not imported", lies: true, try: func(w *walled, _ uint64) uint64 { return lie(w, opHost, 1<<31) }},
+	{name: "ask for the parent's side of a message", lies: true, try: func(w *walled, _ uint64) uint64 { return lie(w, opStart, 0) }},
+	{name: "leave without a word", lies: true, try: func(*walled, uint64) uint64 { os.Exit(0); return 0 }},
+	{name: "jump to an address without memory", lies: true, try: func(*walled, uint64) uint64 {
+		scratch[0] = *(*byte)(unsafe.Add(nil, 12345))
+		return 0
+	}},
+	{name: "never answer", lies: true, try: func(*walled, uint64) uint64 {
+		for {
+			runtime.Gosched()
+		}
+	}},
+	{name: "ask without end", lies: true, try: func(w *walled, _ uint64) uint64 {
+		for {
+			lie(w, opMemory, 0)
+		}
+	}},
+}
+
+// lie sends the parent a message.
+func lie(w *walled, op wall.Op, n uint32) uint64 {
+	w.lane.Send(wall.Message{Op: op, N: n, Fuel: 1 << 62, Stack: 1 << 63}, []uint64{1 << 63, 1 << 62}, strings.Repeat("x", 1000))
+	_ = w.lane.Wait(nil)
+	return 0
+}
+
+func tryOut(w *walled, n, arg uint64) uint64 { return attempts[n].try(w, arg) }
+
+// drill loads the guest with the planted hole.
+func drill(t *testing.T, rt *Runtime, name string) *Plugin {
+	t.Helper()
+	p, err := rt.Load(t.Context(), Config{
+		Name: name, Module: ModuleConfig{Source: File("testdata/wall/drill.wasm")},
+		Limits: Limits{Timeout: 200 * time.Millisecond, Instances: 2},
+	}, Adapter{Kind: abi.KindScheduler, Imports: drillImports})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// try has the guest make an attempt, and returns its error number.
+func try(t *testing.T, p *Plugin, n int, arg uint64) (errno uint64, err error) {
+	t.Helper()
+	inst, err := p.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inst.Release()
+	return inst.Call(t.Context(), abi.Filter, uint64(n), arg, 0)
+}
+
+func newWalledRuntime(t *testing.T, level Isolation) *Runtime {
+	rt, err := NewRuntime(RuntimeConfig{MinimumIsolation: level})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { rt.Close(context.Background()) })
+	return rt
+}
+
+func TestEscapeDrill(t *testing.T) {
+	copy(secret[:], secretText)
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	port := uint64(listener.Addr().(*net.TCPAddr).Port)
+	none := drill(t, newWalledRuntime(t, IsolationNone), "none")
+	for n := range attempts[:3] {
+		if errno, err := try(t, none, n, port); errno != 0 || err != nil {
+			t.Errorf("without a wall: %s: error %d, %v; the drill does not show anything", attempts[n].name, errno, err)
+		}
+	}
+	rt := newWalledRuntime(t, IsolationProcess)
+	sibling, p := drill(t, rt, "sibling"), drill(t, rt, "guest")
+	for n, a := range attempts {
+		t.Run(a.name, func(t *testing.T) {
+			if a.lies {
+				p := drill(t, rt, "liar "+strconv.Itoa(n))
+				defer p.Close(context.Background())
+				errno, err := try(t, p, n, 0)
+				if err == nil {
+					t.Errorf("the call returns %d, want an error", errno)
+				}
+				// Another process serves the next call.
+				if errno, err := try(t, p, 1, 0); errno == 0 || err != nil {
+					t.Errorf("after that the guest answers %d, %v", errno, err)
+				}
+				return
+			}
+			for _, arg := range []uint64{uint64(os.Getpid()), port, uint64(sibling.current.Load().compiled.remote.now.Pid())} {
+				if errno, err := try(t, p, n, arg); errno == 0 || err != nil {
+					t.Errorf("with %d: error %d, %v; want an error number", arg, errno, err)
+				}
+			}
+		})
+	}
+	if errno, err := try(t, sibling, 1, 0); errno == 0 || err != nil {
+		t.Errorf("the sibling answers %d, %v", errno, err)
+	}
+	if process := p.current.Load().compiled.remote.now; process.Err() != nil {
+		t.Errorf("the process that tried has ended: %v", process.Err())
+	}
+}
+
+func TestProcessesAreReplaced(t *testing.T) {
+	rt := newWalledRuntime(t, IsolationProcess)
+	p := drill(t, rt, "guest")
+	process := func() *remoteProcess { return p.current.Load().compiled.remote.now }
+	signal := func(s unix.Signal) {
+		t.Helper()
+		if err := unix.Kill(process().Pid(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	serves := func(when string) {
+		t.Helper()
+		if errno, err := try(t, p, 1, 0); errno == 0 || err != nil {
+			t.Errorf("%s the guest answers %d, %v", when, errno, err)
+		}
+	}
+	never := slices.IndexFunc(attempts, func(a attempt) bool { return a.name == "never answer" })
+
+	serves("at first")
+	signal(unix.SIGKILL)
+	<-process().Done()
+	serves("after its process was killed between two calls")
+
+	signal(unix.SIGSTOP)
+	if _, err := try(t, p, 1, 0); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a process that is stopped: %v, want %v", err, context.DeadlineExceeded)
+	}
+	serves("after its process was stopped")
+
+	inst, err := p.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(50*time.Millisecond, func() { signal(unix.SIGKILL) })
+	defer timer.Stop()
+	if _, err = inst.Call(t.Context(), abi.Filter, uint64(never), 0, 0); err == nil || !strings.Contains(err.Error(), "process of the guest") {
+		t.Errorf("a process that is killed in a call: %v", err)
+	}
+	inst.Release()
+	serves("after its process was killed in a call")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	inst, err = p.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancelling := time.AfterFunc(50*time.Millisecond, cancel)
+	defer cancelling.Stop()
+	if _, err = inst.Call(ctx, abi.Filter, uint64(never), 0, 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("a process that does not heed the caller: %v, want %v", err, context.Canceled)
+	}
+	inst.Release()
+	serves("after its caller had gone")
+
+	for range maxEnds {
+		signal(unix.SIGKILL)
+		<-process().Done()
+		inst, err := p.Acquire(t.Context())
+		if err != nil {
+			if want := "the last of 5 processes within 1m0s"; !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q in it", err, want)
+			}
+			return
+		}
+		inst.Release()
+	}
+	t.Errorf("%d processes were replaced", maxEnds)
+}
+
+func TestIsolationIsRefusedByName(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		minimum    Isolation
+		configured Isolation
+		profiler   *Profiler
+		want       string
+	}{
+		{"a level that is none", "", "vm", nil, `isolation is "vm", want none or process`},
+		{"less than the minimum", IsolationProcess, IsolationNone, nil, "isolation is none, and the operator's minimum is process"},
+		{"a profile", "", IsolationProcess, new(Profiler), "no profile can be collected"},
+		{"a profile at the minimum", IsolationProcess, "", new(Profiler), "no profile can be collected"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := newWalledRuntime(t, test.minimum).Load(t.Context(), Config{
+				Name: "p", Module: ModuleConfig{Source: File("testdata/noop.wasm")}, Isolation: test.configured, Profiler: test.profiler,
+			}, Adapter{Kind: abi.KindScheduler})
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error is %v, want %q in it", err, test.want)
+			}
+		})
+	}
+	if _, err := NewRuntime(RuntimeConfig{MinimumIsolation: "most"}); err == nil || !strings.Contains(err.Error(), `MinimumIsolation is "most"`) {
+		t.Errorf("error is %v", err)
+	}
+	p := drill(t, newWalledRuntime(t, IsolationProcess), "guest")
+	if s := p.Stats(); s.Isolation != IsolationProcess {
+		t.Errorf("the level is %q", s.Isolation)
+	} else {
+		t.Logf("weaker: %q", s.Weaker)
+	}
+}
+
+// TestMalformedMessages plays a child that writes whatever it likes, whenever it has the turn and
+// sometimes when it has not, while host functions work on its memory.
+func TestMalformedMessages(t *testing.T) {
+	p := drill(t, newWalledRuntime(t, IsolationNone), "guest")
+	v := *p.current.Load()
+	v.imports = nil
+	for _, list := range [][]Import{wasiImports, commonImports} {
+		for i := range list {
+			v.imports = append(v.imports, &list[i])
+		}
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	ops := []wall.Op{opHost, opHost, opHost, opYield, opMemory, opFail, opDone}
+	done, broken := 0, 0
+	for done < 100_000 {
+		inst := &Instance{plugin: p, version: &v, output: output{limit: 1 << 10}}
+		inst.ctx = callContext{parent: t.Context(), inst: inst}
+		if err := v.newSharedMemory(inst, pageSize, 4*pageSize); err != nil {
+			t.Fatal(err)
+		}
+		r := inst.remote
+		r.process = &remoteProcess{Process: wall.NewProcess(-1)}
+		inst.module, inst.memory, r.view.bytes = r, &r.view, inst.linear.Reallocate(pageSize)
+		inst.meter.bind(r)
+		inst.meter.slice = fuelSlice
+
+		memory, lane := r.view.bytes, r.lane.Other()
+		r.lane.Spin = 0
+		r.check = func() error { // The parent is about to sleep, and the child has the turn.
+			done++
+			for range random.IntN(8) {
+				binary.LittleEndian.PutUint32(memory[random.IntN(1<<12)*4:], random.Uint32()>>random.IntN(32))
+			}
+			var words [wall.MaxWords]uint64
+			for i := range words {
+				words[i] = random.Uint64() >> random.IntN(64)
+			}
+			m := wall.Message{Op: ops[random.IntN(len(ops))], N: uint32(random.IntN(len(v.imports) + 1)), Fuel: int64(random.Uint64()), Stack: random.Uint64()}
+			if random.IntN(8) == 0 {
+				m.Op, m.N = wall.Op(random.Uint32()>>random.IntN(32)), random.Uint32()
+			}
+			lane.Send(m, words[:], strings.Repeat("x", random.IntN(100)))
+			return nil
+		}
+		for range 50 {
+			fn := inst.module.ExportedFunction("filter")
+			if fn == nil {
+				fn = &remoteFunction{in: r}
+			}
+			_, _ = inst.run(t.Context(), &fn, "filter", recording.ByFunction, 3, nil)
+			if r.err != nil {
+				broken++
+				break
+			}
+			inst.broken = false
+		}
+		inst.linear.Free()
+	}
+	if broken == 0 {
+		t.Error("no message broke a rule")
+	}
+}
+
+func BenchmarkIsolation(b *testing.B) {
+	for _, level := range []Isolation{IsolationNone, IsolationProcess} {
+		b.Run(string(level), func(b *testing.B) {
+			rt, err := NewRuntime(RuntimeConfig{MinimumIsolation: level})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer rt.Close(context.Background())
+			p, err := rt.Load(b.Context(), Config{Name: "noop", Module: ModuleConfig{Source: File("testdata/noop.wasm")}}, Adapter{Kind: abi.KindScheduler})
+			if err != nil {
+				b.Fatal(err)
+			}
+			inst, err := p.Acquire(b.Context())
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer inst.Release()
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := inst.Call(b.Context(), abi.Filter, 0, 0, 0); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

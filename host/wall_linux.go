@@ -1,0 +1,892 @@
+//go:build amd64 || arm64
+
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
+	"github.com/tetratelabs/wazero/sys"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubewasm/kubewasm/internal/cut"
+	"github.com/kubewasm/kubewasm/internal/wall"
+	"github.com/kubewasm/kubewasm/internal/wasmbin"
+)
+
+// The messages of a lane. The parent sends those above opDone, and the child the rest; each of the
+// parent's has one answer, opDone or opFail, before which the child may ask.
+const (
+	opStart  wall.Op = iota // Instantiate the module.
+	opBind                  // Find the function with the name in the text.
+	opGet                   // Return the globals from N on, as many as there are words.
+	opSet                   // Set them.
+	opGrow                  // Grow the memory by N pages.
+	opCall                  // Call the function N.
+	opClose                 // End. It has no answer.
+	opAnswer                // The result of a question.
+	opPanic                 // The question ends the call.
+	opDone
+	opFail   // The text is the error.
+	opHost   // Run the host function N.
+	opYield  // The slice of fuel is used up.
+	opMemory // Make the memory as long as the first word.
+)
+
+// wallRequest is what a child needs for its module, beside its bytes.
+type wallRequest struct {
+	Digest                string
+	MemoryBytes           uint64
+	StackBytes            int
+	Compile               time.Duration
+	DefineMemory          bool
+	GoPass, Interpreter   bool
+	ModuleBytes, ReplyMax int
+}
+
+// wallReply is the answer.
+type wallReply struct {
+	Err, Link string
+	Info      *wasmbin.Info
+	Memory    bool
+	Weak      []string
+}
+
+// maxReply is the maximum size of a wallReply, which has a name for each mutable global.
+const maxReply = 16 << 20
+
+// checkWall returns the reason why there is no isolation by process on this system.
+func checkWall() error { return nil }
+
+// remote is a module in a process of its own.
+type remote struct {
+	c       *compiled
+	request wallRequest
+	file    int // The module.
+
+	mu     sync.Mutex
+	now    *remoteProcess
+	ends   []time.Time
+	closed bool
+}
+
+// remoteProcess is a process that serves the module, or will. err is set before ready is closed.
+type remoteProcess struct {
+	*wall.Process
+	ready chan struct{}
+	reply wallReply
+	err   error
+}
+
+// A process that ends is replaced maxEnds times within endsWithin.
+const (
+	maxEnds    = 5
+	endsWithin = time.Minute
+)
+
+// buildRemote compiles the module in another process.
+func (c *compiled) buildRemote(ctx context.Context, module []byte) error {
+	if err := c.describe(module); err != nil {
+		return err
+	}
+	file, err := wall.NewFile(len(module))
+	if err != nil {
+		return err
+	}
+	for at := 0; at < len(module); {
+		n, err := unix.Pwrite(file, module[at:], int64(at))
+		if err != nil {
+			unix.Close(file)
+			return err
+		}
+		at += n
+	}
+	c.remote = &remote{c: c, file: file, request: wallRequest{
+		c.key.digest, c.key.memoryBytes, c.key.stackBytes, c.key.compile, c.key.defineMemory, c.owner.goPass, c.owner.engineName == EngineInterpreter, len(module), maxReply,
+	}}
+	p, err := c.remote.process(ctx)
+	if err != nil {
+		return err
+	}
+	c.info, c.exportsMemory = p.reply.Info, p.reply.Memory
+	c.weaker = append(p.Weak, p.reply.Weak...)
+	if p.reply.Link != "" {
+		c.linkErr = errors.New(p.reply.Link)
+	}
+	return nil
+}
+
+// process returns the process of the module, which is started if there is none.
+func (r *remote) process(ctx context.Context) (*remoteProcess, error) {
+	r.mu.Lock()
+	p := r.now
+	if p == nil || p.over() {
+		if r.closed {
+			r.mu.Unlock()
+			return nil, ErrClosed
+		}
+		if now := time.Now(); p != nil {
+			for len(r.ends) > 0 && now.Sub(r.ends[0]) > endsWithin {
+				r.ends = r.ends[1:]
+			}
+			if len(r.ends) >= maxEnds {
+				r.mu.Unlock()
+				return nil, fmt.Errorf("%w; the last of %d processes within %s", p.reason(), maxEnds, endsWithin)
+			}
+			r.ends = append(r.ends, now)
+			if p.Process != nil {
+				p.Close()
+			}
+		}
+		p = &remoteProcess{ready: make(chan struct{})}
+		r.now = p
+		go p.start(r)
+	}
+	r.mu.Unlock()
+	select {
+	case <-p.ready:
+		return p, p.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// over reports whether the process was started and serves no more.
+func (p *remoteProcess) over() bool {
+	select {
+	case <-p.ready:
+		return p.reason() != nil
+	default:
+		return false
+	}
+}
+
+// reason returns the reason for which the process, which was started, does not serve.
+func (p *remoteProcess) reason() error {
+	if p.err != nil {
+		return p.err
+	}
+	return p.Err()
+}
+
+// errRefused is the error of a module that the child has refused: another child would refuse it, too.
+type errRefused string
+
+func (e errRefused) Error() string { return string(e) }
+
+// start starts the process and gives it the module.
+func (p *remoteProcess) start(r *remote) {
+	defer close(p.ready)
+	p.err = func() (err error) {
+		if p.Process, err = wall.Start(); err != nil {
+			return err
+		}
+		answered := make(chan struct{})
+		defer close(answered)
+		go func() { // A compilation that nobody waits for is stopped.
+			select {
+			case <-answered:
+			case <-r.c.ended:
+				p.Kill(context.Canceled)
+			}
+		}()
+		file, err := wall.NewFile(maxReply)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(file)
+		packet, err := json.Marshal(r.request)
+		if err != nil {
+			return err
+		}
+		if err = p.Send(packet, r.file, file); err != nil {
+			return err
+		}
+		if packet, err = p.Receive(); err != nil {
+			return err
+		}
+		n, err := strconv.Atoi(string(packet))
+		if err != nil || n < 0 || n > maxReply {
+			return fmt.Errorf("the process of the guest answers %.40q", packet)
+		}
+		text := make([]byte, n)
+		for at := 0; at < n; {
+			read, err := unix.Pread(file, text[at:], int64(at))
+			if err != nil || read == 0 {
+				return fmt.Errorf("read the answer of the process of the guest: %w", err)
+			}
+			at += read
+		}
+		if err := json.Unmarshal(text, &p.reply); err != nil {
+			return fmt.Errorf("read the answer of the process of the guest: %w", err)
+		}
+		if p.reply.Err != "" {
+			return errRefused(cut.Text([]byte(p.reply.Err), maxErrorBytes))
+		}
+		return p.reply.check(r.request.MemoryBytes)
+	}()
+	if p.err != nil && p.Process != nil {
+		p.Close()
+	}
+}
+
+// check returns an error for a description that no module has.
+func (r *wallReply) check(memoryBytes uint64) error {
+	pages := uint64(wasmbin.MaxPages)
+	switch m := r.Info; {
+	case m == nil, r.Memory && m.Memory == nil, m.Memory != nil && (uint64(m.Memory.Min) > min(pages, memoryBytes/pageSize) || m.Memory.HasMax && m.Memory.Max < m.Memory.Min):
+		return errors.New("the process of the guest describes a module that cannot be")
+	}
+	return nil
+}
+
+// free ends the process.
+func (r *remote) free() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	unix.Close(r.file)
+	if p := r.now; p != nil {
+		<-p.ready
+		if p.Process != nil {
+			p.Close()
+		}
+	}
+}
+
+// remoteInstance is an instance in another process. It is the module, as far as the host uses it, and
+// the memory.
+type remoteInstance struct {
+	api.Module // It is nil.
+	inst       *Instance
+	process    *remoteProcess
+	lane       wall.Lane
+	file       int
+	view       remoteMemory
+	fuel       remoteCell
+	stack      remoteCell
+	// sent is the fuel that the child had last: it has no more afterwards.
+	sent      int64
+	functions map[string]*remoteFunction
+	bound     uint32
+	// frames has the words of the messages of the calls that are under way.
+	frames []*[wall.MaxWords]uint64
+	depth  int
+	// lent has the copies of memory that host functions have since the guest ran last.
+	lent []byte
+	// messages counts those of the child. naps counts the sleeps in this wait since the call should
+	// have ended.
+	messages, naps int
+	check          func() error
+	err            error
+}
+
+// maxLent is the maximum room for copies that an instance keeps.
+const maxLent = 1 << 20
+
+// instantiateRemote makes the instance in the process of the module. inst has its memory.
+func (c *compiled) instantiateRemote(ctx context.Context, inst *Instance) (api.Module, error) {
+	p, err := c.remote.process(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := inst.remote
+	r.process = p
+	if err := p.Send([]byte(strconv.FormatUint(r.view.most, 10)), r.file); err != nil {
+		return nil, err
+	}
+	p.Add(&r.lane)
+	if _, err := r.exchange(opStart, 0, nil, "", nil); err != nil {
+		p.Remove(&r.lane)
+		return nil, err
+	}
+	return r, nil
+}
+
+// newRemote returns the parent's side of an instance. Its memory has a header and lies in a file.
+func newRemote(inst *Instance, file int, header []byte, most uint64) *remoteInstance {
+	r := &remoteInstance{inst: inst, lane: wall.NewLane(header, false), file: file, sent: fuelSlice, functions: map[string]*remoteFunction{}}
+	r.view = remoteMemory{in: r, most: most}
+	r.check = r.overdue
+	return r
+}
+
+// newSharedMemory makes the memory of an instance in another process.
+func (v *version) newSharedMemory(inst *Instance, least, most uint64) error {
+	m, file, header, err := v.plugin.runtime.memory.NewShared(least, most, wall.HeaderBytes, wall.NewFile)
+	if err != nil {
+		return err
+	}
+	inst.linear, inst.remote = m, newRemote(inst, file, header, most)
+	return nil
+}
+
+// alive reports whether the process of an instance serves.
+func (r *remoteInstance) alive() bool { return r.err == nil && r.process.Err() == nil }
+
+// copy returns a copy of bytes of the guest's memory, which is lent until the guest runs.
+func (r *remoteInstance) copy(b []byte) []byte {
+	at := len(r.lent)
+	r.lent = append(r.lent, b...)
+	return r.lent[at:len(r.lent):len(r.lent)]
+}
+
+// overdue is called while the guest's process is waited for. It ends the process after its end, some
+// time after the call should have ended, and between two calls after a second.
+func (r *remoteInstance) overdue() error {
+	if err := r.process.Err(); err != nil {
+		return err
+	}
+	// Of 20 ms. The time is not compared: this process may have been stopped meanwhile.
+	most, err := 8, error(context.DeadlineExceeded)
+	if r.inst.calling == "" {
+		most = 50
+	} else if cause := r.late(); cause == nil {
+		return nil
+	} else {
+		err = cause.(error)
+	}
+	if r.naps++; r.naps > most {
+		err = fmt.Errorf("the process of the guest does not answer: %w", err)
+		r.process.Kill(err)
+		return err
+	}
+	return nil
+}
+
+// late returns the error of a call that should have ended by now, and nil for others.
+func (r *remoteInstance) late() any {
+	i := r.inst
+	if err := i.ctx.parent.Err(); err != nil {
+		return err
+	}
+	if end := i.Deadline(); time.Now().After(end) {
+		return fmt.Errorf("timeout of %s: %w", i.version.limits.Timeout, context.DeadlineExceeded)
+	}
+	return nil
+}
+
+func (r *remoteInstance) send(op wall.Op, n uint32, words []uint64, text string) {
+	if cap(r.lent) > maxLent {
+		r.lent = nil
+	}
+	r.lent, r.sent = r.lent[:0], int64(r.fuel.value)
+	r.lane.Send(wall.Message{Op: op, N: n, Fuel: r.sent, Stack: r.stack.value}, words, text)
+}
+
+// fail ends the use of the instance: its process is killed if it broke a rule.
+func (r *remoteInstance) fail(err error) error {
+	r.err = err
+	return err
+}
+
+func (r *remoteInstance) broke(what string) error {
+	err := fmt.Errorf("the process of the guest broke a rule: %s", what)
+	r.process.Kill(err)
+	return r.fail(err)
+}
+
+// exchange sends a message, and serves the child until it has the answer. Its words go to results.
+func (r *remoteInstance) exchange(op wall.Op, n uint32, words []uint64, text string, results []uint64) (answer uint32, err error) {
+	if r.err != nil {
+		return 0, r.err
+	}
+	if r.depth == len(r.frames) {
+		r.frames = append(r.frames, new([wall.MaxWords]uint64))
+	}
+	frame := r.frames[r.depth]
+	if r.depth++; r.depth == 1 {
+		r.naps = 0
+	}
+	defer func() { r.depth-- }()
+	imports := r.inst.version.imports
+	var cause any // The panic of a host function that ends the call.
+	for r.send(op, n, words, text); ; r.send(op, 0, words, "") {
+		if err := r.lane.Wait(r.check); err != nil {
+			return 0, r.fail(err)
+		}
+		m := r.lane.Receive(results)
+		r.fuel.value, r.stack.value = uint64(min(max(m.Fuel, math.MinInt64/4), r.sent)), m.Stack
+		words = nil
+		if r.messages++; r.messages%64 == 0 && m.Op > opFail && cause == nil {
+			cause = r.late() // A guest that asks and asks gets no other answer.
+		}
+		switch {
+		case m.Op == opFail:
+			return 0, remoteError(r.lane.Text(), cause)
+		case op == opPanic:
+			return 0, r.broke("it goes on after an error")
+		case m.Op == opDone:
+			return m.N, nil
+		case m.Op == opHost && m.N < uint32(len(imports)):
+			im := imports[m.N]
+			words = frame[:max(len(im.Params), len(im.Results))]
+			r.lane.Receive(words)
+			if cause == nil {
+				cause = r.host(m.N, words)
+			}
+			words = words[:len(im.Results)]
+		case m.Op == opYield && cause != nil:
+		case m.Op == opYield:
+			cause = r.host(math.MaxUint32, nil)
+		case m.Op == opMemory:
+			r.lane.Receive(frame[:1])
+			words = frame[:1]
+			words[0] = r.view.resize(words[0])
+		default:
+			return 0, r.broke(fmt.Sprintf("message %d", m.Op))
+		}
+		if op = opAnswer; cause != nil {
+			op = opPanic
+		}
+	}
+}
+
+// host runs a host function, and returns the value that it panicked with.
+func (r *remoteInstance) host(n uint32, words []uint64) (cause any) {
+	defer func() {
+		if cause = recover(); cause != nil {
+			if e, ok := cause.(runtime.Error); ok {
+				cause = fmt.Errorf("%w (recovered by the host)\n%s", e, debug.Stack())
+			}
+		}
+	}()
+	if n == math.MaxUint32 {
+		r.inst.yield(r)
+	} else {
+		hostFunction(int(n))(&r.inst.ctx, r, words)
+	}
+	return nil
+}
+
+// wallError is an error of a guest in another process, in wazero's words.
+type wallError struct {
+	text  string
+	cause error
+}
+
+func (e *wallError) Error() string { return e.text }
+
+func (e *wallError) Unwrap() error { return e.cause }
+
+// remoteError returns the error that wazero would return. text is that of the child, and cause the
+// panic of the host function that ended the call, nil if none did.
+func remoteError(text string, cause any) error {
+	if cause == nil {
+		return &wallError{text: text}
+	}
+	if exit, ok := cause.(*sys.ExitError); ok {
+		return exit
+	}
+	_, stack, _ := strings.Cut(text, stackTrace)
+	err, ok := cause.(error)
+	if !ok {
+		return &wallError{text: fmt.Sprint(cause) + recovered + stackTrace + stack}
+	}
+	return &wallError{err.Error() + recovered + stackTrace + stack, err}
+}
+
+const (
+	recovered  = " (recovered by wazero)"
+	stackTrace = "\nwasm stack trace:\n"
+)
+
+// Close implements api.Module.
+func (r *remoteInstance) Close(context.Context) error {
+	if r.alive() {
+		r.send(opClose, 0, nil, "")
+	}
+	r.process.Remove(&r.lane)
+	r.inst.linear.Free()
+	return nil
+}
+
+// ExportedMemory implements api.Module.
+func (r *remoteInstance) ExportedMemory(string) api.Memory { return &r.view }
+
+// ExportedFunction implements api.Module.
+func (r *remoteInstance) ExportedFunction(name string) api.Function {
+	f, ok := r.functions[name]
+	if !ok {
+		if _, err := r.exchange(opBind, 0, nil, name, nil); err == nil {
+			f = &remoteFunction{in: r, index: r.bound}
+			r.bound++
+		}
+		r.functions[name] = f
+	}
+	if f == nil {
+		return nil
+	}
+	return f
+}
+
+// ExportedGlobal implements api.Module.
+func (r *remoteInstance) ExportedGlobal(name string) api.Global {
+	switch name {
+	case wasmbin.FuelGlobal:
+		return &r.fuel
+	case wasmbin.StackGlobal:
+		return &r.stack
+	}
+	globals := r.inst.version.compiled.info.Globals
+	return &remoteGlobal{in: r, index: slices.IndexFunc(globals, func(g wasmbin.GlobalExport) bool { return g.Name == name })}
+}
+
+// remoteFunction is a function of the guest. The child has a handle of it for each depth.
+type remoteFunction struct {
+	api.Function // It is nil.
+	in           *remoteInstance
+	index        uint32
+}
+
+// CallWithStack implements api.Function. The host has passed the instance its context.
+func (f *remoteFunction) CallWithStack(_ context.Context, stack []uint64) error {
+	_, err := f.in.exchange(opCall, f.index, stack, "", stack)
+	return err
+}
+
+// remoteCell is a counter that each message carries.
+type remoteCell struct {
+	api.MutableGlobal // It is nil.
+	value             uint64
+}
+
+func (c *remoteCell) Get() uint64  { return c.value }
+func (c *remoteCell) Set(v uint64) { c.value = v }
+
+// remoteGlobal is a global of a snapshot.
+type remoteGlobal struct {
+	api.MutableGlobal // It is nil.
+	in                *remoteInstance
+	index             int
+}
+
+func (g *remoteGlobal) Get() uint64 {
+	var value [1]uint64
+	if _, err := g.in.exchange(opGet, uint32(g.index), nil, "", value[:]); err != nil {
+		_ = g.in.fail(err)
+	}
+	return value[0]
+}
+
+// setGlobals sets all globals of a snapshot.
+func (r *remoteInstance) setGlobals(values []uint64) {
+	for at := 0; at < len(values); at += wall.MaxWords {
+		if _, err := r.exchange(opSet, uint32(at), values[at:min(at+wall.MaxWords, len(values))], "", nil); err != nil {
+			_ = r.fail(err)
+		}
+	}
+}
+
+// remoteMemory is the memory of a guest, in the mapping of this process.
+type remoteMemory struct {
+	api.Memory // It is nil.
+	in         *remoteInstance
+	bytes      []byte
+	most       uint64
+}
+
+// resize answers the child's question for a memory of another length: with 0 if it gets none, and
+// otherwise with 1 more than its length.
+func (m *remoteMemory) resize(size uint64) uint64 {
+	if size > m.most {
+		return 0
+	}
+	b := m.in.inst.linear.Reallocate(size)
+	if b == nil && size != 0 {
+		return 0
+	}
+	m.bytes = b
+	return uint64(len(b)) + 1
+}
+
+// Size implements api.Memory.
+func (m *remoteMemory) Size() uint32 { return uint32(len(m.bytes)) }
+
+// Grow implements api.Memory.
+func (m *remoteMemory) Grow(pages uint32) (before uint32, ok bool) {
+	before = m.Size() / pageSize
+	done, err := m.in.exchange(opGrow, pages, nil, "", nil)
+	return before, err == nil && done == 1
+}
+
+// Read implements api.Memory.
+func (m *remoteMemory) Read(offset, n uint32) ([]byte, bool) {
+	if uint64(offset)+uint64(n) > uint64(len(m.bytes)) {
+		return nil, false
+	}
+	return m.bytes[offset : offset+n : offset+n], true
+}
+
+func init() { wall.Main(func(child *wall.Child) { serveWall(child, walledFunction) }) }
+
+// serveWall serves a module in a child. host returns the function for an import of the module.
+func serveWall(child *wall.Child, host func(fn wasmbin.Extern, n int) api.GoModuleFunc) {
+	packet, files, ok := child.Receive()
+	var request wallRequest
+	if !ok || len(files) != 2 || json.Unmarshal(packet, &request) != nil {
+		return
+	}
+	module, err := wall.Map(files[0], request.ModuleBytes)
+	if err != nil {
+		return
+	}
+	reply, err := wall.Map(files[1], request.ReplyMax)
+	if err != nil {
+		return
+	}
+	c, answer := buildWalled(&request, module, host)
+	answer.Weak = child.Weak
+	if err := wall.Lock(); err != nil {
+		answer.Err = err.Error()
+	}
+	text, err := json.Marshal(answer)
+	if err != nil || len(text) > len(reply) {
+		text, _ = json.Marshal(wallReply{Err: "the description of the module is too long"})
+	}
+	length := copy(reply, text)
+	_ = unix.Munmap(reply)
+	// What is still needed of the module is read again.
+	_ = unix.Madvise(module, unix.MADV_DONTNEED)
+	answer, text = wallReply{}, nil
+	debug.FreeOSMemory()
+	child.Send([]byte(strconv.Itoa(length)))
+	for {
+		packet, files, ok := child.Receive()
+		if !ok {
+			return
+		}
+		most, err := strconv.ParseUint(string(packet), 10, 63)
+		if err != nil || len(files) != 1 {
+			return
+		}
+		all, err := wall.Map(files[0], wall.HeaderBytes+int(most))
+		if err != nil {
+			return
+		}
+		go newWalled(c, all).serve()
+	}
+}
+
+// buildWalled compiles the module in the child.
+func buildWalled(request *wallRequest, module []byte, host func(fn wasmbin.Extern, n int) api.GoModuleFunc) (*compiled, wallReply) {
+	rt := &Runtime{goPass: request.GoPass, compiling: make(chan struct{}, 1), mappings: &mappings{}, shared: wazero.NewCompilationCache()}
+	rt.engine = wazero.NewRuntimeConfigCompiler()
+	if request.Interpreter {
+		rt.engine = wazero.NewRuntimeConfigInterpreter()
+	}
+	rt.building.Add(1)
+	c := &compiled{owner: rt, ready: make(chan struct{}), key: compiledKey{
+		digest: request.Digest, memoryBytes: request.MemoryBytes, stackBytes: request.StackBytes, compile: request.Compile, defineMemory: request.DefineMemory,
+	}}
+	c.build(context.Background(), module, nil)
+	if c.err != nil {
+		return c, wallReply{Err: c.err.Error()}
+	}
+	answer := wallReply{Info: c.info, Memory: c.exportsMemory}
+	err := c.linkTo(func(n int) api.GoModuleFunc { return host(c.hosted[n], n) }, func(ctx context.Context, m api.Module, _ []uint64) { ctx.(*walledContext).ask(m, opYield, 0, nil, nil) })
+	if err != nil {
+		answer.Link = err.Error()
+	}
+	return c, answer
+}
+
+// walledFunction returns the function for an import, which has the parent run the host function n.
+func walledFunction(fn wasmbin.Extern, n int) api.GoModuleFunc {
+	params, results := len(fn.Func.Params), len(fn.Func.Results)
+	return func(ctx context.Context, m api.Module, stack []uint64) {
+		ctx.(*walledContext).ask(m, opHost, uint32(n), stack[:params], stack[:results])
+	}
+}
+
+// walled is an instance in the child.
+type walled struct {
+	c         *compiled
+	lane      wall.Lane
+	ctx       walledContext
+	mapped    []byte
+	memory    []byte
+	module    api.Module
+	fuel      api.MutableGlobal
+	stack     api.MutableGlobal
+	globals   []api.MutableGlobal
+	names     []string
+	handles   [][]api.Function // By depth.
+	find      handles
+	depth     int
+	words     [wall.MaxWords]uint64
+	allocator walledMemory
+}
+
+// walledContext is the context that the guest runs under.
+type walledContext struct {
+	context.Context
+	*walled
+}
+
+func newWalled(c *compiled, all []byte) *walled {
+	w := &walled{c: c, mapped: all, memory: all[wall.HeaderBytes:], lane: wall.NewLane(all, true)}
+	w.ctx.walled, w.allocator.walled = w, w
+	w.ctx.Context = experimental.WithMemoryAllocator(context.Background(), &w.allocator)
+	return w
+}
+
+// serve serves the parent until it closes the instance.
+func (w *walled) serve() {
+	for {
+		_ = w.lane.Wait(nil)
+		if !w.handle(w.receive()) {
+			break
+		}
+	}
+	if w.module != nil {
+		_ = w.module.Close(context.Background())
+	}
+	_ = unix.Munmap(w.mapped)
+}
+
+func (w *walled) receive() wall.Message {
+	m := w.lane.Receive(w.words[:])
+	if w.fuel != nil && m.Op != opClose {
+		w.fuel.Set(uint64(m.Fuel))
+		w.stack.Set(m.Stack)
+	}
+	return m
+}
+
+func (w *walled) send(op wall.Op, n uint32, words []uint64, text string) {
+	m := wall.Message{Op: op, N: n}
+	if w.fuel != nil {
+		m.Fuel, m.Stack = int64(w.fuel.Get()), w.stack.Get()
+	}
+	w.lane.Send(m, words, text)
+}
+
+// bind finds the counters.
+func (w *walled) bind(m api.Module) {
+	if w.fuel == nil && m != nil {
+		w.fuel = m.ExportedGlobal(wasmbin.FuelGlobal).(api.MutableGlobal)
+		w.stack = m.ExportedGlobal(wasmbin.StackGlobal).(api.MutableGlobal)
+	}
+}
+
+// errHost is the panic with which a call ends whose host function has panicked.
+var errHost = errors.New("the host ends the call")
+
+// ask asks the parent, and serves it until it answers.
+func (w *walled) ask(m api.Module, op wall.Op, n uint32, words, results []uint64) {
+	w.bind(m)
+	w.send(op, n, words, "")
+	for {
+		_ = w.lane.Wait(nil)
+		switch m := w.receive(); m.Op {
+		case opAnswer:
+			copy(results, w.words[:])
+			return
+		case opPanic:
+			panic(errHost)
+		default:
+			w.handle(m)
+		}
+	}
+}
+
+// handle does what the parent asks for, and reports whether the instance stays.
+func (w *walled) handle(m wall.Message) bool {
+	var err error
+	var n uint32
+	var words []uint64
+	switch m.Op {
+	case opStart:
+		if w.module, err = w.c.wasm.InstantiateModule(&w.ctx, w.c.module, moduleConfig); err == nil {
+			w.bind(w.module)
+			for _, g := range w.c.info.Globals {
+				w.globals = append(w.globals, w.module.ExportedGlobal(g.Name).(api.MutableGlobal))
+			}
+		}
+	case opBind:
+		name := w.lane.Text()
+		if f := w.module.ExportedFunction(name); f == nil {
+			err = errors.New("no such function")
+		} else {
+			w.find, _ = handlesOf(f)
+			w.names = append(w.names, name)
+		}
+	case opGet:
+		words = w.words[:0]
+		for _, g := range w.globals[m.N:min(int(m.N)+wall.MaxWords, len(w.globals))] {
+			words = append(words, g.Get())
+		}
+	case opSet:
+		for i, g := range w.globals[m.N:min(int(m.N)+wall.MaxWords, len(w.globals))] {
+			g.Set(w.words[i])
+		}
+	case opGrow:
+		if _, ok := w.module.ExportedMemory(memoryExport).Grow(m.N); ok {
+			n = 1
+		}
+	case opCall:
+		words, err = w.call(m.N)
+	default:
+		return false
+	}
+	if err != nil {
+		w.send(opFail, 0, nil, err.Error())
+		return w.module != nil
+	}
+	w.send(opDone, n, words, "")
+	return true
+}
+
+// call calls a function of the guest.
+func (w *walled) call(n uint32) ([]uint64, error) {
+	if w.depth == len(w.handles) {
+		w.handles = append(w.handles, nil)
+	}
+	for len(w.handles[w.depth]) < len(w.names) {
+		w.handles[w.depth] = append(w.handles[w.depth], nil)
+	}
+	handles := w.handles[w.depth]
+	if handles[n] == nil {
+		handles[n] = w.module.ExportedFunction(w.names[n])
+	}
+	w.depth++
+	// The words of the message are used by messages of this call.
+	stack := [maxParams]uint64(w.words[:maxParams])
+	err := handles[n].CallWithStack(&w.ctx, stack[:])
+	w.depth--
+	if err != nil || w.find.stackOf(handles[n]) > maxIdleStack {
+		handles[n] = nil
+	}
+	copy(w.words[:], stack[:])
+	return w.words[:maxParams], err
+}
+
+// walledMemory is the allocator of an instance in the child, which asks the parent.
+type walledMemory struct{ *walled }
+
+func (m *walledMemory) Allocate(_, _ uint64) experimental.LinearMemory { return m }
+
+func (m *walledMemory) Reallocate(size uint64) []byte {
+	var answer [1]uint64
+	m.ask(nil, opMemory, 0, []uint64{size}, answer[:])
+	if answer[0] == 0 || answer[0]-1 > uint64(len(m.memory)) {
+		return nil
+	}
+	return m.memory[: answer[0]-1 : answer[0]-1]
+}
+
+func (*walledMemory) Free() {}

@@ -1,0 +1,149 @@
+//go:build amd64 || arm64
+
+package wall
+
+import (
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Op is the kind of a message.
+type Op uint32
+
+// The sides of a lane, which are also the values of its turn.
+const (
+	parentSide = 0
+	childSide  = 1
+)
+
+const (
+	// HeaderBytes is the size of the shared page of a lane, in front of the memory of its instance.
+	HeaderBytes = 64 << 10
+	// MaxWords is the maximum number of parameters of a function that crosses the wall.
+	MaxWords = 24
+	// maxText is the maximum length of a text in bytes.
+	maxText = 60 << 10
+)
+
+// page is the shared part of a lane. The other side may write to all of it at any time.
+type page struct {
+	turn   atomic.Uint32
+	asleep [2]atomic.Uint32
+	op     atomic.Uint32
+	n      atomic.Uint32
+	length atomic.Uint32
+	fuel   atomic.Int64
+	stack  atomic.Uint64
+	words  [MaxWords]atomic.Uint64
+	text   [maxText]byte
+}
+
+// Lane passes messages between the two sides, strictly in turn.
+type Lane struct {
+	*page
+	side uint32
+	// Spin is the time for which the side waits before it sleeps.
+	Spin time.Duration
+}
+
+// NewLane returns one side of the lane in a shared header of HeaderBytes.
+func NewLane(header []byte, child bool) Lane {
+	l := Lane{page: (*page)(unsafe.Pointer(unsafe.SliceData(header[:HeaderBytes]))), Spin: spinFor}
+	if child {
+		l.side = childSide
+	}
+	return l
+}
+
+// Other returns the other side of the lane.
+func (l *Lane) Other() Lane { return Lane{page: l.page, side: 1 - l.side, Spin: l.Spin} }
+
+// spinFor is the time for which a side waits before it sleeps: a wake-up takes longer than most
+// calls.
+const spinFor = 20 * time.Microsecond
+
+// waitSlice is the time after which a side that sleeps looks around.
+const waitSlice = 20 * time.Millisecond
+
+// Message is the part of a message beside its words and text.
+type Message struct {
+	Op    Op
+	N     uint32
+	Fuel  int64
+	Stack uint64
+}
+
+// Send gives the other side a message and the turn.
+func (l *Lane) Send(m Message, words []uint64, text string) {
+	l.op.Store(uint32(m.Op))
+	l.n.Store(m.N)
+	l.fuel.Store(m.Fuel)
+	l.stack.Store(m.Stack)
+	for i, w := range words[:min(len(words), MaxWords)] {
+		l.words[i].Store(w)
+	}
+	l.length.Store(uint32(copy(l.text[:], text)))
+	l.pass()
+}
+
+func (l *Lane) pass() {
+	other := 1 - l.side
+	l.turn.Store(other)
+	if l.asleep[other].Load() != 0 {
+		l.wake()
+	}
+}
+
+func (l *Lane) wake() { futex(&l.turn, futexWake, 1<<30, nil) }
+
+// The operations of futex.
+const futexWait, futexWake = 0, 1
+
+// futex calls the kernel for a word that processes share.
+func futex(word *atomic.Uint32, op int, value uint32, timeout *unix.Timespec) {
+	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), uintptr(op), uintptr(value), uintptr(unsafe.Pointer(timeout)), 0, 0)
+}
+
+// Wait waits for the turn. It calls check, unless that is nil, before each sleep, which lasts for
+// some milliseconds; an error of check ends the wait.
+func (l *Lane) Wait(check func() error) error {
+	for range 64 {
+		if l.turn.Load() == l.side {
+			return nil
+		}
+	}
+	for start := time.Now(); time.Since(start) < l.Spin; {
+		for range 64 {
+			if l.turn.Load() == l.side {
+				return nil
+			}
+		}
+	}
+	l.asleep[l.side].Store(1)
+	defer l.asleep[l.side].Store(0)
+	for l.turn.Load() != l.side {
+		var timeout *unix.Timespec
+		if check != nil {
+			if err := check(); err != nil {
+				return err
+			}
+			timeout = &unix.Timespec{Nsec: int64(waitSlice)}
+		}
+		futex(&l.turn, futexWait, 1-l.side, timeout)
+	}
+	return nil
+}
+
+// Receive copies the message, and as many words as there is room for.
+func (l *Lane) Receive(words []uint64) Message {
+	for i := range words[:min(len(words), MaxWords)] {
+		words[i] = l.words[i].Load()
+	}
+	return Message{Op(l.op.Load()), l.n.Load(), l.fuel.Load(), l.stack.Load()}
+}
+
+// Text copies the text of the message.
+func (l *Lane) Text() string { return string(l.text[:min(l.length.Load(), maxText)]) }
