@@ -53,6 +53,8 @@ type objects struct {
 	applied []clusterplugins.Object
 	// told are the errors that were logged.
 	told map[string]string
+	// served are the states of the versions that served in the last report, by the UIDs of objects.
+	served map[string]clusterplugins.State
 }
 
 // followObjects lets the manager serve the policies of the cluster until stop is called, and reports
@@ -267,6 +269,8 @@ func (o *objects) states() (states []clusterplugins.State) {
 		return nil
 	}
 	states = []clusterplugins.State{}
+	served := map[string]clusterplugins.State{}
+	defer func() { o.served = served }()
 	refused := o.manager.Refused()
 	infos := map[string]*manage.Info{}
 	list := o.manager.List()
@@ -283,12 +287,22 @@ func (o *objects) states() (states []clusterplugins.State) {
 				since := info.LoadedAt.UTC().Truncate(time.Second)
 				s.Since = &since
 			}
-			if trial := o.trials.Of(object); info.State == host.Serving {
+			before, known := o.served[object.UID]
+			switch trial := o.trials.Of(object); {
+			case info.State != host.Serving:
+			case info.Loading && known:
+				// It serves the version before until this one is loaded.
+				s.Generation, s.Revision, s.Trial, s.Failing = before.Generation, before.Revision, before.Trial, before.Failing
+				served[object.UID] = before
+			case info.Loading:
+				s.State = string(host.Loading)
+			default:
 				if shadow, err := o.manager.Shadow(info.Name); err == nil && object.Shadow {
 					trial.Compared(shadow.Status())
 				}
 				s.Revision = object.Revision
 				trial.Report(&s)
+				served[object.UID] = s
 			}
 			if info.Override != "" {
 				s.Message = strings.TrimSpace("the management API overrides the object: " + info.Override + "\n" + s.Message)

@@ -291,8 +291,13 @@ func (t *Trials) Apply(objects []Object) {
 		if trial != nil && trial.uid != o.UID {
 			trial = nil
 		}
-		if o.Trial != 0 && (trial == nil || trial.revision != o.Bounds.Revision || trial.shadow != o.Shadow) {
+		switch {
+		case o.Trial != 0 && (trial == nil || trial.revision != o.Bounds.Revision || trial.shadow != o.Shadow):
 			trial = &Trial{uid: o.UID, revision: o.Bounds.Revision, shadow: o.Shadow}
+		case o.Trial == 0 && o.Revision != 0 && (trial == nil || !trial.shadow && trial.revision != o.Revision):
+			// It may come on trial as it is: a first revision that monitors outside of a step, too. What
+			// counts its failures is there by then.
+			trial = &Trial{uid: o.UID, revision: o.Revision}
 		}
 		if trial == nil {
 			continue
@@ -320,10 +325,14 @@ func (t *Trials) Of(o *Object) *Trial {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	trial := t.of[o.Kind+" "+o.Plugin()]
-	if trial == nil || trial.uid != o.UID || !trial.shadow && trial.revision != o.Revision {
-		return nil
+	switch {
+	case trial == nil || trial.uid != o.UID:
+	case o.Shadow && !trial.shadow, trial.shadow && o.Shadow && trial.revision != o.Bounds.Revision:
+		// The shadow is of an earlier trial.
+	case trial.shadow || trial.revision == o.Revision:
+		return trial
 	}
-	return trial
+	return nil
 }
 
 // Report sets the members of a state that are about the trial of a version. It goes on to do so after
@@ -348,6 +357,9 @@ func (t *Trial) Called(err error, took time.Duration) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.bounds.Trial == 0 {
+		return
+	}
 	if t.failures++; t.first == "" {
 		if t.first = fmt.Sprintf("a call took %s", took.Round(time.Millisecond)); err != nil {
 			t.first = publicerr.Redact(err.Error())

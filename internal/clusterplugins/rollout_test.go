@@ -106,6 +106,7 @@ func TestAProcessChooses(t *testing.T) {
 // A trial tells once that it fails, at its bound, and another trial of the version counts anew.
 func TestTrials(t *testing.T) {
 	var trials Trials
+	var served *Trial
 	o := Object{Kind: "NodeHook", Name: "h", UID: "u", Revision: 2, Bounds: Bounds{Trial: 5, Revision: 2, Failures: 2, Latency: time.Second}}
 	state := func() string {
 		var s State
@@ -134,6 +135,23 @@ func TestTrials(t *testing.T) {
 		{"it differs", func() {
 			trials.Of(&o).Compared(shadow.Status{State: shadow.Running, Compared: 10, Same: 7, Groups: []shadow.Group{{Change: "allow -> deny"}}})
 		}, "9 3 of 10 answers differ in the shadow, most of them allow -> deny"},
+		{"another shadow, which does not serve yet", func() {
+			before := o
+			o.Bounds = Bounds{Trial: 11, Revision: 4, Shadow: true, Failures: 2, Differences: 3}
+			trials.Apply([]Object{o})
+			trials.Of(&before).Compared(shadow.Status{State: shadow.Running, Compared: 10, Same: 7})
+		}, "11"},
+		{"a first revision that monitors", func() {
+			o = Object{Kind: "ClusterAdmissionPolicy", Name: "p", UID: "v", Revision: 1}
+			trials.Apply([]Object{o})
+			served = trials.Of(&o)
+			served.Called(errors.New("before its trial"), 0)
+		}, "0"},
+		{"it comes on trial as it serves", func() {
+			o.Bounds = Bounds{Trial: 2, Revision: 1, Failures: 1}
+			trials.Apply([]Object{o})
+			served.Called(errors.New("trap"), 0)
+		}, "2 1 failed calls, the first: trap"},
 		{"the object is gone", func() { trials.Apply(nil) }, "0"},
 	}
 	for _, step := range steps {

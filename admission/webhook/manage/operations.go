@@ -49,6 +49,9 @@ type Info struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// State compares the policy in service with the one that was declared last.
 	State host.State `json:"state"`
+	// Loading reports whether another version than the one in service is about to serve, and has not
+	// failed.
+	Loading bool `json:"-"`
 	// Override is set if the API has changed a declared policy: enabled, disabled or version. It
 	// lasts until the declaration of the policy changes.
 	Override string `json:"override,omitempty"`
@@ -126,6 +129,7 @@ func (e *entry) info() Info {
 			i.Webhooks = []string{"convert"}
 		}
 	}
+	i.Loading = e.serving != nil && e.wanted != e.serving && e.err == nil
 	var err error
 	if i.State, err = e.state(); err != nil {
 		i.Error = publicerr.Redact(err.Error())

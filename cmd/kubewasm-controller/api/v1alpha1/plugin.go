@@ -211,7 +211,8 @@ type RolloutStatus struct {
 	//
 	// +optional
 	Failed int64 `json:"failed,omitempty"`
-	// trial is the generation with which the trial of the candidate has begun.
+	// trial is the number of the last trial of a candidate: the generation with which it has begun, or
+	// a later number if that was another trial's.
 	//
 	// +optional
 	Trial int64 `json:"trial,omitempty"`
@@ -253,6 +254,7 @@ type RevisionRef struct {
 	//
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
+	// +mapType=atomic
 	// +optional
 	Spec *runtime.RawExtension `json:"spec,omitempty"`
 	// +optional

@@ -100,6 +100,8 @@ func (c *Config) entry(p plugin.Plugin, caBundle []byte) (*entry, *plugin.Spec, 
 		}
 	}
 	switch {
+	case errors.Is(err, plugin.ErrUndecided):
+		return nil, nil, &refusal{reasonNotServing, err.Error()}
 	case err != nil:
 		return nil, nil, &refusal{reasonRules, err.Error()}
 	case s.Enabled != nil && !*s.Enabled:

@@ -60,6 +60,39 @@ func TestEntry(t *testing.T) {
 	}
 }
 
+// TestEntryOfARevision reads the entries of policies with a rollout: until it is decided which revision
+// serves, the spec does not count, since no replica serves it.
+func TestEntryOfARevision(t *testing.T) {
+	c := Config{Namespace: "kubewasm", Service: "webhook", Port: 443, Timeout: 5 * time.Second}
+	spec := func(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }
+	serves := &v1alpha1.RevisionRef{Revision: 1, Generation: 1, Spec: spec(`{"match":{` + pods + `}}`)}
+	monitors := `"mode":"Monitor","match":{` + pods + `},"rollout":{}`
+	for name, test := range map[string]struct {
+		spec    string
+		rollout *v1alpha1.RolloutStatus
+		want    string
+	}{
+		"the stable one serves":             {`{` + monitors + `}`, &v1alpha1.RolloutStatus{Stable: serves}, "Fail"},
+		"the first one is on trial":         {`{` + monitors + `}`, &v1alpha1.RolloutStatus{Candidate: serves}, "Ignore"},
+		"the controller has not decided":    {`{` + monitors + `}`, &v1alpha1.RolloutStatus{Stable: &v1alpha1.RevisionRef{Revision: 1, Generation: 1}}, reasonNotServing},
+		"it has not seen the policy before": {`{` + monitors + `}`, nil, reasonNotServing},
+		"nor decided about one that is off": {`{"enabled":false,` + monitors + `}`, nil, reasonDisabled},
+		"the spec serves at once":           {`{"match":{` + pods + `}}`, &v1alpha1.RolloutStatus{Stable: &v1alpha1.RevisionRef{Revision: 1, Generation: 1}}, "Fail"},
+	} {
+		p, _ := plugin.Of(&v1alpha1.ClusterAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: *spec(test.spec), Status: v1alpha1.PluginStatus{Rollout: test.rollout}})
+		e, _, refused := c.entry(p, nil)
+		got := ""
+		if refused != nil {
+			got = refused.reason
+		} else {
+			got = string(*e.FailurePolicy)
+		}
+		if got != test.want {
+			t.Errorf("%s: the entry is %q, want %q", name, got, test.want)
+		}
+	}
+}
+
 // TestNames holds that the names of entries are those of one policy alone.
 func TestNames(t *testing.T) {
 	seen := map[string]plugin.Key{}

@@ -245,8 +245,8 @@ func (p *pass) decide(ctx context.Context, d *decision) {
 	e, spec, refused := p.entry(d.Plugin, p.caBundle)
 	if refused != nil {
 		d.refusal = refused
-		if refused.reason == reasonRules || refused.reason == reasonNoRules {
-			p.keep(d, nil) // Replicas serve the version before the mistake.
+		if refused.reason == reasonRules || refused.reason == reasonNoRules || refused.reason == reasonNotServing {
+			p.keep(d, nil) // Replicas serve the version before the mistake, or before what is not decided yet.
 		}
 		return
 	}

@@ -3,6 +3,7 @@ package plugin
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -174,20 +175,27 @@ type Spec struct {
 // Controlled reports whether processes serve the revisions of the status.
 func (s *Spec) Controlled() bool { return len(s.Rollout) != 0 || s.Revision != 0 }
 
+// ErrUndecided is the error of a plugin whose processes serve on what they have, until it is decided
+// which revision they serve.
+var ErrUndecided = errors.New("the revision to serve is not decided: see the condition RolledOut")
+
 // InForce returns the spec that decides about requests for a policy: that of the stable revision, or of
-// the first, which monitors while it is on trial.
+// the first, which monitors while it is on trial. The error may be [ErrUndecided].
 func (p *Plugin) InForce() (*Spec, error) {
 	s, err := p.Spec()
-	r := p.Status.Rollout
-	if err != nil || r == nil || !s.Controlled() {
+	if err != nil || !s.Controlled() || s.Enabled != nil && !*s.Enabled {
 		return s, err
+	}
+	r := p.Status.Rollout
+	if r == nil {
+		return nil, ErrUndecided
 	}
 	of := r.Stable
 	if of == nil {
 		of = r.Candidate
 	}
 	if of == nil || of.Spec == nil {
-		return s, nil
+		return nil, ErrUndecided
 	}
 	serves := new(Spec)
 	if err := json.Unmarshal(of.Spec.Raw, serves); err != nil {

@@ -100,7 +100,8 @@ func next(before *v1alpha1.RolloutStatus, in *input) *result {
 			r.reason, r.message = reasonPaused, fmt.Sprintf("the rollout of revision %d has not begun%s", in.wanted.Revision, r.beside())
 			return &r.result
 		}
-		s.Candidate, s.Trial = in.wanted.DeepCopy(), in.generation
+		// A tag that moves begins another trial of the generation, on which earlier reports are not.
+		s.Candidate, s.Trial = in.wanted.DeepCopy(), max(in.generation, s.Trial+1)
 		r.bounds()
 		r.begin(steps[0])
 		r.progress()
@@ -152,10 +153,10 @@ func (r *rollout) parked() *v1alpha1.RevisionRef {
 	return nil
 }
 
-// end ends the trial.
+// end ends the trial. Its number stays, since processes go on to report on it.
 func (r *rollout) end(candidate *v1alpha1.RevisionRef) {
 	s := &r.status
-	s.Candidate, s.Trial, s.Step, s.Since = candidate, 0, 0, nil
+	s.Candidate, s.Step, s.Since = candidate, 0, nil
 	s.Below, s.NodeSelectors, s.Mode = 0, nil, ""
 	s.Failures, s.Differences, s.Latency = 0, 0, ""
 }
@@ -262,6 +263,9 @@ func (r *rollout) judge(steps []step) {
 	}
 	complete := serving+tolerated >= all && (serving > 0 || all == 0)
 	elapsed := r.now.Sub(s.Since.Time)
+	if elapsed < 0 { // The clock was ahead when the step began.
+		s.Since, elapsed = &metav1.Time{Time: r.now.Truncate(time.Second)}, 0
+	}
 	deadline := one.pause + cmp.Or(r.rollout.ProgressDeadline, defaultDeadline)
 	switch {
 	case r.rollout.Paused || r.off:

@@ -322,6 +322,7 @@ func TestSteps(t *testing.T) {
 		"at the deadline":                  {clusterplugins.Rollout{ProgressDeadline: time.Minute, Steps: []clusterplugins.RolloutStep{{Pause: &zero}}}, time.Minute, 18, false, "RolledBack in 0s: DeadlineExceeded"},
 		"paused at the deadline":           {clusterplugins.Rollout{Paused: true, ProgressDeadline: time.Minute, Steps: []clusterplugins.RolloutStep{{Pause: &zero}}}, time.Minute, 18, false, "Paused in 0s"},
 		"disabled at the deadline":         {clusterplugins.Rollout{ProgressDeadline: time.Minute, Steps: []clusterplugins.RolloutStep{{Pause: &zero}}}, time.Minute, 18, true, "Paused in 0s"},
+		"the clock was a day ahead":        {clusterplugins.Rollout{Steps: []clusterplugins.RolloutStep{{}}}, -24 * time.Hour, 20, false, "Progressing in 1m0s"},
 		"another step follows":             {clusterplugins.Rollout{Steps: []clusterplugins.RolloutStep{{Pause: &zero}, {}}}, 0, 20, false, "Progressing in 100ms"},
 	} {
 		in := &input{key: plugin.Key{Kind: plugin.NodeHook, Name: "h"}, generation: 2, rollout: &test.rollout, off: test.off, now: start.Add(test.elapsed), wanted: v1alpha1.RevisionRef{Revision: 2, Generation: 2}}
@@ -343,6 +344,34 @@ func TestSteps(t *testing.T) {
 		if got != test.want {
 			t.Errorf("%s: %s, want %s: %s", name, got, test.want, res.message)
 		}
+	}
+}
+
+// A tag that moves begins another trial of the same generation: what processes still report on the one
+// before is not about it.
+func TestAnotherTrialOfAGeneration(t *testing.T) {
+	in := &input{
+		key: plugin.Key{Kind: plugin.ClusterAdmissionPolicy, Name: "p"}, generation: 5, rollout: &clusterplugins.Rollout{}, now: time.Unix(1e9, 0),
+		wanted: v1alpha1.RevisionRef{Revision: 2, Generation: 5}, processes: []status.Process{{Name: "a"}},
+	}
+	state := &v1alpha1.RolloutStatus{Generation: 4, Wanted: 1, Stable: &v1alpha1.RevisionRef{Revision: 1, Generation: 4}}
+	var got []string
+	decide := func() {
+		res := next(state, in)
+		state = &res.status
+		got = append(got, fmt.Sprintf("%s of %d, trial %d", res.reason, state.Wanted, state.Trial))
+	}
+	decide()
+	in.processes[0].State = &reports.State{State: "Serving", Revision: 1, Trial: 5, Failing: "3 of 10 answers differ"}
+	decide()
+	in.wanted.Revision, in.pin = 3, "r@sha256:b"
+	decide()
+	decide()
+	in.generation, in.wanted.Revision = 6, 4
+	decide()
+	want := []string{"Progressing of 2, trial 5", "RolledBack of 2, trial 5", "Progressing of 3, trial 6", "Progressing of 3, trial 6", "Progressing of 4, trial 7"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

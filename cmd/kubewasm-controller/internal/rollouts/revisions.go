@@ -81,14 +81,25 @@ func (r *Reconciler) history(ctx context.Context, p plugin.Plugin) (history, err
 	}
 	all := history{}
 	for i := range list.Items {
-		revision := &list.Items[i]
-		of := p
-		of.Raw = &revision.Spec
-		if _, hash, err := content(of, revision.Pin); err == nil && hash == revision.Hash && revision.Plugin == p.Key.Name && revision.PluginKind == p.Key.Kind {
+		if revision := &list.Items[i]; genuine(p, revision) {
 			all[revision.Revision] = revision
 		}
 	}
 	return all, nil
+}
+
+// nameOf returns the name of a revision.
+func nameOf(p plugin.Plugin, number int64) string {
+	return fmt.Sprintf("%s.%s.%d", strings.ToLower(p.Key.Kind), p.Key.Name, number)
+}
+
+// genuine reports whether an object is a revision of a plugin as it was written.
+func genuine(p plugin.Plugin, revision *v1alpha1.PluginRevision) bool {
+	of := p
+	of.Raw = &revision.Spec
+	_, hash, err := content(of, revision.Pin)
+	return err == nil && hash == revision.Hash && revision.Plugin == p.Key.Name && revision.PluginKind == p.Key.Kind &&
+		revision.Revision > 0 && revision.Name == nameOf(p, revision.Revision) && revision.Labels[uidLabel] == string(p.GetUID())
 }
 
 // numbers returns the numbers of the revisions, for people.
@@ -132,7 +143,7 @@ func (r *Reconciler) record(ctx context.Context, p plugin.Plugin, pin string, al
 	}
 	revision := &v1alpha1.PluginRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: r.namespaceOf(p), Name: fmt.Sprintf("%s.%s.%d", strings.ToLower(p.Key.Kind), p.Key.Name, last+1),
+			Namespace: r.namespaceOf(p), Name: nameOf(p, last+1),
 			Labels: map[string]string{uidLabel: string(p.GetUID())},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: v1alpha1.GroupVersion.String(), Kind: p.Key.Kind, Name: p.Key.Name, UID: p.GetUID(), Controller: ptr.To(true),
@@ -159,9 +170,7 @@ func (r *Reconciler) taken(ctx context.Context, p plugin.Plugin, revision *v1alp
 	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(revision), is); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	of := p
-	of.Raw = &is.Spec
-	if _, hash, err := content(of, is.Pin); err != nil || hash != is.Hash || is.Labels[uidLabel] != string(p.GetUID()) {
+	if !genuine(p, is) {
 		if err := r.Client.Delete(ctx, is, client.Preconditions{UID: &is.UID}); client.IgnoreNotFound(err) != nil {
 			return err
 		}
@@ -169,7 +178,8 @@ func (r *Reconciler) taken(ctx context.Context, p plugin.Plugin, revision *v1alp
 	return apierrors.NewConflict(schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "pluginrevisions"}, revision.Name, errors.New("another controller has written it"))
 }
 
-// trim deletes the oldest revisions above a limit, but none that the status has, or a process.
+// trim deletes the oldest revisions above a limit, but none that the status has, or a process, and not
+// the newest, by whose number the next one is counted.
 func (r *Reconciler) trim(ctx context.Context, p plugin.Plugin, all history, limit int, s *v1alpha1.RolloutStatus) error {
 	used := map[int64]bool{s.Wanted: true}
 	for _, ref := range []*v1alpha1.RevisionRef{s.Stable, s.Candidate} {
@@ -183,7 +193,11 @@ func (r *Reconciler) trim(ctx context.Context, p plugin.Plugin, all history, lim
 			served[state.Revision] = true
 		}
 	}
-	numbers := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(n int64) bool { return used[n] })
+	numbers := slices.Sorted(maps.Keys(all))
+	if n := len(numbers); n != 0 {
+		used[numbers[n-1]] = true
+	}
+	numbers = slices.DeleteFunc(numbers, func(n int64) bool { return used[n] })
 	numbers = numbers[:max(0, len(numbers)-limit)]
 	r.long.Delete(p.Key)
 	var errs []error
