@@ -22,7 +22,7 @@ var logKeys = []string{
 	"pod", "node", "functions", "fields", "missing", "profile", "!BADKEY", // Of sched.
 	"policy", "uid", "kind", "namespace", "name", "operation", "bytes", "limit", "panic", "file", "warning", "enabled", "resource", "members", "policies", // Of admission.
 	"request", "stage", "container", "cgroup", "change", "contention", "mode", "state", "decided", "cause", "driver", // Of hooks.
-	"pods", "containers", "left", "after", "address", "duration", "program", "version", "origin", "until", "was", "level",
+	"pods", "containers", "left", "after", "address", "duration", "program", "version", "origin", "until", "was", "level", "isolation", "weaker",
 }
 
 // TestLogKeys holds that one thing has one key in the logs of all packages.
