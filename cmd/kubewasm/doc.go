@@ -700,7 +700,7 @@
 //
 // Usage:
 //
-//	kubewasm export [--kind KIND] [--template KIND=REFERENCE]... [flags] FILE...
+//	kubewasm export [--kind KIND] [--template KIND=REFERENCE]... [--resource KIND=PLURAL]... [flags] FILE...
 //
 // Export turns plugins that other files declare into objects of kubewasm.dev, which docs/cluster.md
 // describes: the policies of a webhook server's configuration, the plugins of a node agent's, a
@@ -709,8 +709,9 @@
 // reported, and nothing is written. Settings of other servers, such as the PolicyServer of a
 // policy, are left out.
 //
-// The module of a constraint's template is named by --template. The resources of a constraint are
-// guessed from its kinds, as kubectl does for kinds that it does not know.
+// The module of a constraint's template is named by --template, and the resources of kinds that are
+// not Kubernetes' own by --resource. A constraint on Pods is asked about their ephemeral containers,
+// too, as by Gatekeeper's webhook.
 //
 // The flags are:
 //
@@ -722,6 +723,8 @@
 //		default is yaml.
 //	--output-file FILE
 //		Write the output to a file.
+//	--resource KIND=PLURAL
+//		The resource of a kind in constraints, as in Gateway=gateways. It may be repeated.
 //	--template KIND=REFERENCE
 //		The module of the constraints of a kind, as in
 //		K8sRequiredLabels=ghcr.io/acme/required-labels:1. It may be repeated.
