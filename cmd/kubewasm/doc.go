@@ -739,9 +739,9 @@
 //
 //	kubewasm diff -f PATH... [flags]
 //
-// Diff prints what applying objects of kubewasm.dev would change in a cluster, by a server-side
-// apply as a dry run, and all mistakes in their specs, in the words of the program that would
-// refuse them. It changes nothing.
+// Diff prints what kubectl apply would change of objects of kubewasm.dev in a cluster, by a dry run,
+// and all mistakes in their specs, in the words of the program that would refuse them. It changes
+// nothing.
 //
 // The exit code is 2 if there is a difference or a mistake.
 //
@@ -778,7 +778,8 @@
 // Installed as kubectl-kubewasm on the PATH, the program is a plugin of kubectl: kubectl kubewasm
 // status.
 //
-// The exit code is 2 if a plugin is not in service as it was declared.
+// The exit code is 2 if a plugin is not in service as it was declared, and 1 if plugins cannot be
+// listed.
 //
 // The flags are:
 //
