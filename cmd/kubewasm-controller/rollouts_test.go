@@ -337,7 +337,9 @@ func TestRollout(t *testing.T) {
 // shadow first. API servers ask by the rules of the stable revision meanwhile.
 func TestRolloutOfAPolicy(t *testing.T) {
 	w := newWorld(t)
-	w.run(t, w.options())
+	o := w.options()
+	o.namespaces = []string{"team"}
+	w.run(t, o)
 	pods := []*corev1.Pod{w.pod(t, "webhook", "webhook-1", "n"), w.pod(t, "webhook", "webhook-2", "n")}
 	const steps = `"rollout":{"steps":[{"mode":"Monitor","pause":"0s"},{"mode":"Shadow","pause":"0s"},{"percent":50,"pause":"0s"}]}`
 	p := policy("zone", `{`+steps+`}`)
@@ -395,8 +397,18 @@ func TestRolloutOfAPolicy(t *testing.T) {
 		p.Spec = spec(`{` + rules + `,` + strings.Replace(steps, `{"steps"`, `{"unavailable":0,"steps"`, 1) + `}`)
 	})
 	step(2, "Shadow", 1, 2)
+	// Who may report in a namespace of agents does not end it.
+	elsewhere := pods[0].DeepCopy()
+	elsewhere.Namespace, elsewhere.ResourceVersion, elsewhere.UID = "team", "", ""
+	w.create(t, elsewhere)
+	lie := state(p, "Serving", "")
+	lie.Trial, lie.Failing = p.Status.Rollout.Trial, "it fails"
+	w.report(t, elsewhere, lie)
 	reports(1, p.Status.Rollout.Trial, "")
 	step(3, "", 1, 2)
+	if err := w.admin.Delete(t.Context(), elsewhere, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
 	entry(admissionv1.Fail, "configmaps")
 	// One replica is of the step, by its name, and it is enough: the names of the next are others.
 	reports(2, p.Status.Rollout.Trial, "")
