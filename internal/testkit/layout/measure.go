@@ -45,7 +45,7 @@ const (
 
 // bounds are the bounds and the targets of the figures. A bound is the figure of its day, rounded up.
 var bounds = []Figure{
-	{Name: linesOfAll, Bound: 174_000, Target: 114_000},
+	{Name: linesOfAll, Bound: 175_300, Target: 114_000},
 	{Name: linesOfRoot, Bound: 108_000, Target: 90_000},
 	{Name: linesOfAdapter, Bound: 41_700, Target: 50_000},
 	{Name: rootPackages, Bound: 195, Target: 165},
