@@ -352,7 +352,7 @@ func resourceOf(kind string, groups []string, given pairs) (string, error) {
 	if name, ok := given[kind]; ok {
 		return name, nil
 	}
-	known := false
+	known := kind == "CustomResourceDefinition" && slices.Contains(groups, "apiextensions.k8s.io") || kind == "APIService" && slices.Contains(groups, "apiregistration.k8s.io")
 	for of := range scheme.Scheme.AllKnownTypes() {
 		known = known || of.Kind == kind && of.Version != runtime.APIVersionInternal && (slices.Contains(groups, "*") || slices.Contains(groups, of.Group))
 	}

@@ -303,6 +303,15 @@ spec:
     - apiGroups: [""]
       resources: [services, endpoints, services/status]`),
 		},
+		"a constraint on kinds of Kubernetes in other modules": {
+			args: []string{"--template", "K8sPrivileged=a/b:1"},
+			in:   constraint(`kinds: [{apiGroups: [apiextensions.k8s.io], kinds: [CustomResourceDefinition]}, {apiGroups: [apiregistration.k8s.io], kinds: [APIService]}]`),
+			want: matching(`
+    - apiGroups: [apiextensions.k8s.io]
+      resources: [customresourcedefinitions]
+    - apiGroups: [apiregistration.k8s.io]
+      resources: [apiservices]`),
+		},
 		"a constraint on a kind whose plural is named": {
 			args: []string{"--template", "K8sPrivileged=a/b:1", "--resource", "Gateway=gateways"},
 			in:   constraint(`kinds: [{apiGroups: [gateway.networking.k8s.io], kinds: [Gateway]}]`),
