@@ -249,7 +249,6 @@ func TestRollout(t *testing.T) {
 		}
 		return nil
 	})
-	before = f.writes.Load()
 	for range 150 {
 		for _, n := range f.nodes {
 			n.call()
