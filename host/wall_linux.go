@@ -351,7 +351,7 @@ func (r *remoteInstance) overdue() error {
 		return err
 	}
 	// Of 20 ms. The time is not compared: this process may have been stopped meanwhile.
-	most, err := 8, error(context.DeadlineExceeded)
+	most, err := 8, context.DeadlineExceeded
 	if r.inst.calling == "" {
 		most = 50
 	} else if cause := r.late(); cause == nil {
@@ -653,15 +653,17 @@ func serveWall(child *wall.Child, host func(fn wasmbin.Extern, n int) api.GoModu
 	if err := wall.Lock(); err != nil {
 		answer.Err = err.Error()
 	}
-	text, err := json.Marshal(answer)
-	if err != nil || len(text) > len(reply) {
-		text, _ = json.Marshal(wallReply{Err: "the description of the module is too long"})
-	}
-	length := copy(reply, text)
+	length := func() int { // In a function, so that the text is not kept.
+		text, err := json.Marshal(answer)
+		if err != nil || len(text) > len(reply) {
+			text, _ = json.Marshal(wallReply{Err: "the description of the module is too long"})
+		}
+		return copy(reply, text)
+	}()
 	_ = unix.Munmap(reply)
 	// What is still needed of the module is read again.
 	_ = unix.Madvise(module, unix.MADV_DONTNEED)
-	answer, text = wallReply{}, nil
+	answer = wallReply{}
 	debug.FreeOSMemory()
 	child.Send([]byte(strconv.Itoa(length)))
 	for {

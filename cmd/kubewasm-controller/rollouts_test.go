@@ -222,7 +222,9 @@ func (w *world) revisions(t testing.TB, o client.Object) (numbers []int64) {
 // first step, and one field rolls back to an older one.
 func TestRollouts(t *testing.T) {
 	w := newWorld(t)
-	w.run(t, w.options())
+	o := w.options()
+	o.namespaces = []string{"team"}
+	w.run(t, o)
 	t.Run("hook", func(t *testing.T) { rolloutOfAHook(t, w) })
 	t.Run("policy", func(t *testing.T) { rolloutOfAPolicy(t, w) })
 }
@@ -413,8 +415,18 @@ func rolloutOfAPolicy(t *testing.T, w *world) {
 		p.Spec = spec(`{` + rules + `,` + strings.Replace(steps, `{"steps"`, `{"unavailable":0,"steps"`, 1) + `}`)
 	})
 	step(2, "Shadow", 1, 2)
+	// Who may report in a namespace of agents does not end it.
+	elsewhere := pods[0].DeepCopy()
+	elsewhere.Namespace, elsewhere.ResourceVersion, elsewhere.UID = "team", "", ""
+	w.create(t, elsewhere)
+	lie := state(p, "Serving", "")
+	lie.Trial, lie.Failing = p.Status.Rollout.Trial, "it fails"
+	w.report(t, elsewhere, lie)
 	reports(1, p.Status.Rollout.Trial, "")
 	step(3, "", 1, 2)
+	if err := w.admin.Delete(t.Context(), elsewhere, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
 	entry(admissionv1.Fail, "configmaps")
 	// One replica is of the step, by its name, and it is enough: the names of the next are others.
 	reports(2, p.Status.Rollout.Trial, "")

@@ -155,28 +155,27 @@ func decoded[T any](u *unstructured.Unstructured) (*T, error) {
 	return to, nil
 }
 
-// reports returns what all processes report, by the UID of the plugin. Processes report in their own
-// namespaces, which the user may not be allowed to read.
-func (c *clusterPlugins) reports(ctx context.Context) (map[string][]processState, error) {
+// reports passes what all processes report to each, with the UID of the plugin. Processes report in
+// their own namespaces, which the user may not be allowed to read. 5,000 reports on 200 plugins have a
+// million states, of which none is kept here.
+func (c *clusterPlugins) reports(ctx context.Context, each func(uid string, s processState)) error {
 	of := c.dynamic.Resource(v1alpha1.GroupVersion.WithResource("pluginreports"))
-	states := map[string][]processState{}
 	err := c.list(ctx, of, func(u *unstructured.Unstructured) error {
 		report := &v1alpha1.PluginReport{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, report); err != nil {
 			return fmt.Errorf("PluginReport %s/%s: %w", u.GetNamespace(), u.GetName(), err)
 		}
 		for _, p := range report.Plugins {
-			uid := string(p.UID)
-			states[uid] = append(states[uid], processState{
+			each(string(p.UID), processState{
 				Component: report.Component, Namespace: report.Namespace, Process: report.Name, Node: report.Node, Version: report.Version, PluginState: p,
 			})
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read the PluginReports: %w", err)
+		return fmt.Errorf("read the PluginReports: %w", err)
 	}
-	return states, nil
+	return nil
 }
 
 // processState is the state of a plugin in a process.

@@ -12,10 +12,12 @@ import (
 
 	"github.com/pmezard/go-difflib/difflib"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
@@ -23,6 +25,7 @@ import (
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/api/v1alpha1"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host/configfile"
+	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
@@ -106,8 +109,8 @@ func (t *tool) readPlugins(ctx context.Context, files []string) (list []*unstruc
 	return list, nil
 }
 
-// difference compares an object with that of the cluster, after a server-side apply as a dry run:
-// what it shows is what the API server would store.
+// difference compares an object with that of the cluster, after what kubectl apply would send as a dry
+// run: what it shows is what the API server would store.
 func (c *clusterPlugins) difference(ctx context.Context, u *unstructured.Unstructured) (objectDiff, error) {
 	d := objectDiff{Kind: u.GetKind(), Name: u.GetName()}
 	kind, err := c.kind(u.GetKind())
@@ -131,12 +134,7 @@ func (c *clusterPlugins) difference(ctx context.Context, u *unstructured.Unstruc
 	default:
 		d.Exists = true
 	}
-	text, err := u.MarshalJSON()
-	if err != nil {
-		return d, err
-	}
-	force := true
-	next, err := of.Patch(ctx, u.GetName(), types.ApplyPatchType, text, metav1.PatchOptions{FieldManager: "kubewasm", Force: &force, DryRun: []string{metav1.DryRunAll}})
+	next, err := apply(ctx, of, u, live)
 	if apierrors.IsInternalError(err) || err != nil && len(d.Mistakes) != 0 {
 		// An apply stops at a member that the schema does not have, which the mistakes name: the
 		// other mistakes come from a request that drops it.
@@ -151,6 +149,34 @@ func (c *clusterPlugins) difference(ctx context.Context, u *unstructured.Unstruc
 	}
 	d.Diff, err = unified(live, next)
 	return d, err
+}
+
+// apply sends as a dry run what kubectl apply would: for an object with what was applied last in its
+// annotation, a patch that also removes what the object has no more, and otherwise a server-side apply
+// by its manager.
+func apply(ctx context.Context, of dynamic.ResourceInterface, u, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	text, err := u.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	dryRun := []string{metav1.DryRunAll}
+	last := ""
+	if live != nil {
+		last = live.GetAnnotations()[corev1.LastAppliedConfigAnnotation]
+	}
+	if last == "" {
+		force := true
+		return of.Patch(ctx, u.GetName(), types.ApplyPatchType, text, metav1.PatchOptions{FieldManager: "kubectl", Force: &force, DryRun: dryRun})
+	}
+	is, err := live.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch([]byte(last), text, is)
+	if err != nil {
+		return nil, fmt.Errorf("compare it with what was applied last: %w", err)
+	}
+	return of.Patch(ctx, u.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "kubectl-client-side-apply", DryRun: dryRun})
 }
 
 // write creates an object or replaces the spec of one, as a dry run. Members that the schema does not
@@ -174,6 +200,11 @@ func unified(before, after *unstructured.Unstructured) (string, error) {
 		}
 		u = u.DeepCopy()
 		u.SetManagedFields(nil)
+		annotations := u.GetAnnotations()
+		if delete(annotations, corev1.LastAppliedConfigAnnotation); len(annotations) == 0 {
+			annotations = nil
+		}
+		u.SetAnnotations(annotations)
 		for _, field := range []string{"resourceVersion", "uid", "creationTimestamp", "generation", "selfLink"} {
 			unstructured.RemoveNestedField(u.Object, "metadata", field)
 		}
@@ -240,7 +271,7 @@ func writeDifferences(w io.Writer, list []objectDiff) error {
 			fmt.Fprintf(&b, "%s %s: new\n", d.Kind, name)
 		}
 		for _, m := range d.Mistakes {
-			fmt.Fprintf(&b, "  mistake: %s\n", m)
+			fmt.Fprintf(&b, "  mistake: %s\n", foreign.Lines(m))
 		}
 		b.WriteString(d.Diff)
 	}

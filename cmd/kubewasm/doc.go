@@ -703,7 +703,7 @@
 //
 // Usage:
 //
-//	kubewasm export [--kind KIND] [--template KIND=REFERENCE]... [flags] FILE...
+//	kubewasm export [--kind KIND] [--template KIND=REFERENCE]... [--resource KIND=PLURAL]... [flags] FILE...
 //
 // Export turns plugins that other files declare into objects of kubewasm.dev, which docs/cluster.md
 // describes: the policies of a webhook server's configuration, the plugins of a node agent's, a
@@ -712,8 +712,9 @@
 // reported, and nothing is written. Settings of other servers, such as the PolicyServer of a
 // policy, are left out.
 //
-// The module of a constraint's template is named by --template. The resources of a constraint are
-// guessed from its kinds, as kubectl does for kinds that it does not know.
+// The module of a constraint's template is named by --template, and the resources of kinds that are
+// not Kubernetes' own by --resource. A constraint on Pods is asked about their ephemeral containers,
+// too, as by Gatekeeper's webhook.
 //
 // The flags are:
 //
@@ -725,6 +726,8 @@
 //		default is yaml.
 //	--output-file FILE
 //		Write the output to a file.
+//	--resource KIND=PLURAL
+//		The resource of a kind in constraints, as in Gateway=gateways. It may be repeated.
 //	--template KIND=REFERENCE
 //		The module of the constraints of a kind, as in
 //		K8sRequiredLabels=ghcr.io/acme/required-labels:1. It may be repeated.
@@ -739,9 +742,9 @@
 //
 //	kubewasm diff -f PATH... [flags]
 //
-// Diff prints what applying objects of kubewasm.dev would change in a cluster, by a server-side
-// apply as a dry run, and all mistakes in their specs, in the words of the program that would
-// refuse them. It changes nothing.
+// Diff prints what kubectl apply would change of objects of kubewasm.dev in a cluster, by a dry run,
+// and all mistakes in their specs, in the words of the program that would refuse them. It changes
+// nothing.
 //
 // The exit code is 2 if there is a difference or a mistake.
 //
@@ -778,7 +781,8 @@
 // Installed as kubectl-kubewasm on the PATH, the program is a plugin of kubectl: kubectl kubewasm
 // status.
 //
-// The exit code is 2 if a plugin is not in service as it was declared.
+// The exit code is 2 if a plugin is not in service as it was declared, and 1 if plugins cannot be
+// listed.
 //
 // The flags are:
 //

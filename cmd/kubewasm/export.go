@@ -14,7 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/api/v1alpha1"
@@ -24,6 +26,7 @@ import (
 type exportFlags struct {
 	kind      string
 	templates pairs
+	resources pairs
 	printed   *output
 }
 
@@ -31,10 +34,11 @@ type exportFlags struct {
 var configKinds = []string{"ClusterAdmissionPolicy", "NodeHook"}
 
 func exportObjects(t *tool, flags *pflag.FlagSet) action {
-	f := &exportFlags{templates: pairs{}}
+	f := &exportFlags{templates: pairs{}, resources: pairs{}}
 	flags.StringVar(&f.kind, "kind", "", "")
 	oneOf(flags, "kind", configKinds...)
 	flags.Var(f.templates, "template", "")
+	flags.Var(f.resources, "resource", "")
 	f.printed = outputFlags(flags)
 	f.printed.formats, f.printed.format = []string{"yaml", "json"}, "yaml"
 	oneOf(flags, "output", f.printed.formats...)
@@ -45,7 +49,7 @@ func exportObjects(t *tool, flags *pflag.FlagSet) action {
 		if f.kind != "" && !slices.Contains(configKinds, f.kind) {
 			return &usageError{fmt.Errorf("export: --kind is %q, want %s", f.kind, strings.Join(configKinds, " or "))}
 		}
-		e := &exporter{tool: t, templates: f.templates, kinds: configKinds}
+		e := &exporter{tool: t, templates: f.templates, resources: f.resources, kinds: configKinds, names: map[string]bool{}}
 		if f.kind != "" {
 			e.kinds = []string{f.kind}
 		}
@@ -69,8 +73,10 @@ func exportObjects(t *tool, flags *pflag.FlagSet) action {
 type exporter struct {
 	tool      *tool
 	templates pairs
+	resources pairs
 	kinds     []string
 	objects   []any
+	names     map[string]bool
 	errs      []error
 }
 
@@ -119,6 +125,7 @@ func (e *exporter) config(text []byte) error {
 	for _, g := range file.Groups {
 		e.errs = append(e.errs, fmt.Errorf("the group %s stays in the file: there are no objects of groups", g.Name))
 	}
+	e.order(file.Plugins)
 	for i, spec := range file.Plugins {
 		name, _ := spec["name"].(string)
 		delete(spec, "name")
@@ -145,12 +152,34 @@ func (e *exporter) config(text []byte) error {
 		case 0:
 			e.errs = append(e.errs, mistakes...)
 		case 1:
-			e.objects = append(e.objects, of[0].Object)
+			if err := e.add(of[0]); err != nil {
+				e.errs = append(e.errs, err)
+			}
 		default:
 			e.errs = append(e.errs, fmt.Errorf("%s may be a %s: choose one by --kind", name, strings.Join(e.kinds, " or a ")))
 		}
 	}
 	return nil
+}
+
+// order sets the member order of plugins that a file asks in another order than that of their names,
+// which is that of objects.
+func (e *exporter) order(plugins []map[string]any) {
+	order := func(spec map[string]any) float64 {
+		n, _ := spec["order"].(float64)
+		return n
+	}
+	asked := slices.Clone(plugins)
+	slices.SortStableFunc(asked, func(a, b map[string]any) int { return cmp.Compare(order(a), order(b)) })
+	if slices.IsSortedFunc(asked, func(a, b map[string]any) int {
+		return cmp.Or(cmp.Compare(order(a), order(b)), strings.Compare(fmt.Sprint(a["name"]), fmt.Sprint(b["name"])))
+	}) {
+		return
+	}
+	e.tool.warn("order is set in the place of the plugins in the file: objects of the same order are asked by their names")
+	for i, spec := range asked {
+		spec["order"] = int64(i + 1)
+	}
 }
 
 // object returns an object with a spec.
@@ -289,7 +318,7 @@ func (e *exporter) gatekeeper(u *unstructured.Unstructured) error {
 		return fmt.Errorf("enforcementAction %s has no equivalent", action)
 	}
 	given, _ := take(old, "match").(map[string]any)
-	match, err := gatekeeperMatch(given)
+	match, err := gatekeeperMatch(given, e.resources)
 	if err != nil {
 		return err
 	}
@@ -301,42 +330,140 @@ func (e *exporter) gatekeeper(u *unstructured.Unstructured) error {
 	return e.add(object("ClusterAdmissionPolicy", "", strings.ToLower(u.GetKind())+"-"+u.GetName(), spec))
 }
 
-// gatekeeperMatch returns the rules and selectors of a constraint's match. Gatekeeper's webhook gets
-// CREATE and UPDATE.
-func gatekeeperMatch(old map[string]any) (map[string]any, error) {
-	operations := []any{"CREATE", "UPDATE"}
-	if given, _ := take(old, "operations").([]any); len(given) != 0 {
-		operations = given
+// subresource are subresources about which Gatekeeper's webhook is asked, with objects of a kind that
+// is not their resource's own. group is that of the resource.
+type subresource struct{ kindGroup, kind, group, name string }
+
+var gatekeeperSubresources = []subresource{
+	{"", "Pod", "", "pods/ephemeralcontainers"},
+	{"", "Binding", "", "pods/binding"},
+	{"", "Service", "", "services/status"},
+	{"policy", "Eviction", "", "pods/eviction"},
+	{"autoscaling", "Scale", "", "replicationcontrollers/scale"},
+	{"autoscaling", "Scale", "apps", "deployments/scale"},
+	{"autoscaling", "Scale", "apps", "replicasets/scale"},
+	{"autoscaling", "Scale", "apps", "statefulsets/scale"},
+}
+
+// resourceOf returns the plural name of a kind, empty for one that has subresources alone. given are
+// those that the user names; others are known of Kubernetes' own kinds alone, since the plural of a
+// custom resource is any word, and a wrong one matches nothing.
+func resourceOf(kind string, groups []string, given pairs) (string, error) {
+	if name, ok := given[kind]; ok {
+		return name, nil
 	}
-	rule := func(groups, resources []any) map[string]any {
-		return map[string]any{"apiGroups": groups, "apiVersions": []any{"*"}, "resources": resources, "operations": operations}
+	known := kind == "CustomResourceDefinition" && slices.Contains(groups, "apiextensions.k8s.io") || kind == "APIService" && slices.Contains(groups, "apiregistration.k8s.io")
+	for of := range scheme.Scheme.AllKnownTypes() {
+		known = known || of.Kind == kind && of.Version != runtime.APIVersionInternal && (slices.Contains(groups, "*") || slices.Contains(groups, of.Group))
+	}
+	if !known || strings.HasSuffix(kind, "Options") || strings.HasSuffix(kind, "List") {
+		return "", fmt.Errorf("match.kinds has %s of %q, whose resource is not known: name it by --resource %s=PLURAL", kind, strings.Join(groups, ", "), kind)
+	}
+	if kind == "Scale" || kind == "Eviction" {
+		return "", nil
+	}
+	plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
+	return plural.Resource, nil
+}
+
+// texts returns the strings of a list, which may be missing.
+func texts(from map[string]any, name string) (list []string, err error) {
+	switch value := take(from, name).(type) {
+	case nil:
+	case []any:
+		for _, v := range value {
+			text, ok := v.(string)
+			if !ok {
+				return nil, fmt.Errorf("match has %v in %s, want strings", v, name)
+			}
+			list = append(list, text)
+		}
+	default:
+		return nil, fmt.Errorf("match.%s is no list", name)
+	}
+	return list, nil
+}
+
+// gatekeeperRules returns the rules of an entry of match.kinds. Gatekeeper's webhook gets CREATE and
+// UPDATE of all resources and of some subresources, and asks the constraints by the kind of the object.
+func gatekeeperRules(of map[string]any, operations []string, given pairs) (rules []any, err error) {
+	groups, err := texts(of, "apiGroups")
+	kinds, wrong := texts(of, "kinds")
+	if err := errors.Join(err, wrong); err != nil {
+		return nil, err
+	}
+	if len(of) != 0 {
+		return nil, fmt.Errorf("match.kinds[].%s have no equivalent", strings.Join(slices.Sorted(maps.Keys(of)), ", match.kinds[]."))
+	}
+	if len(groups) == 0 || slices.Contains(groups, "*") {
+		groups = []string{"*"}
+	}
+	if len(kinds) == 0 || slices.Contains(kinds, "*") {
+		kinds = []string{"*"}
+	}
+	var resources []string
+	for _, kind := range kinds {
+		name := kind
+		if kind != "*" {
+			if name, err = resourceOf(kind, groups, given); err != nil {
+				return nil, err
+			}
+		}
+		if name != "" {
+			resources = append(resources, name)
+		}
+	}
+	below := map[string][]string{}
+	for _, sub := range gatekeeperSubresources {
+		if (kinds[0] == "*" || slices.Contains(kinds, sub.kind)) && (groups[0] == "*" || slices.Contains(groups, sub.kindGroup)) {
+			below[sub.group] = append(below[sub.group], sub.name)
+		}
+	}
+	add := func(groups, resources []string) {
+		rules = append(rules, map[string]any{"apiGroups": list(groups), "apiVersions": []any{"*"}, "resources": list(resources), "operations": list(operations)})
+	}
+	if len(groups) == 1 && below[groups[0]] != nil && len(resources) != 0 {
+		resources = append(resources, below[groups[0]]...)
+		delete(below, groups[0])
+	}
+	if len(resources) != 0 {
+		add(groups, resources)
+	}
+	for _, group := range slices.Sorted(maps.Keys(below)) {
+		add([]string{group}, below[group])
+	}
+	return rules, nil
+}
+
+func list(of []string) (all []any) {
+	for _, text := range of {
+		all = append(all, text)
+	}
+	return all
+}
+
+// gatekeeperMatch returns the rules and selectors of a constraint's match. resources are the plural
+// names of kinds.
+func gatekeeperMatch(old map[string]any, resources pairs) (map[string]any, error) {
+	operations, err := texts(old, "operations")
+	if err != nil {
+		return nil, err
+	}
+	if len(operations) == 0 {
+		operations = []string{"CREATE", "UPDATE"}
+	}
+	kinds, _ := take(old, "kinds").([]any)
+	if len(kinds) == 0 {
+		kinds = []any{map[string]any{}}
 	}
 	var rules []any
-	kinds, _ := take(old, "kinds").([]any)
 	for _, entry := range kinds {
 		of, _ := entry.(map[string]any)
-		groups, _ := of["apiGroups"].([]any)
-		names, _ := of["kinds"].([]any)
-		if len(groups) == 0 {
-			groups = []any{"*"}
+		some, err := gatekeeperRules(of, operations, resources)
+		if err != nil {
+			return nil, err
 		}
-		var resources []any
-		for _, name := range names {
-			text, _ := name.(string)
-			if text == "*" || text == "" {
-				resources = append(resources, "*")
-				continue
-			}
-			plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: text})
-			resources = append(resources, plural.Resource)
-		}
-		if len(resources) == 0 {
-			resources = []any{"*"}
-		}
-		rules = append(rules, rule(groups, resources))
-	}
-	if len(rules) == 0 {
-		rules = []any{rule([]any{"*"}, []any{"*"})}
+		rules = append(rules, some...)
 	}
 	if scope, _ := take(old, "scope").(string); scope != "" && scope != "*" {
 		for _, r := range rules {
@@ -346,12 +473,15 @@ func gatekeeperMatch(old map[string]any) (map[string]any, error) {
 	match := map[string]any{"rules": rules}
 	selector, _ := take(old, "namespaceSelector").(map[string]any)
 	for name, operator := range map[string]metav1.LabelSelectorOperator{"namespaces": metav1.LabelSelectorOpIn, "excludedNamespaces": metav1.LabelSelectorOpNotIn} {
-		values, _ := take(old, name).([]any)
+		values, err := texts(old, name)
+		if err != nil {
+			return nil, err
+		}
 		if len(values) == 0 {
 			continue
 		}
-		for _, v := range values {
-			if text, _ := v.(string); strings.Contains(text, "*") {
+		for _, text := range values {
+			if strings.Contains(text, "*") {
 				return nil, fmt.Errorf("match.%s has the pattern %q, and selectors have none: name the namespaces, or select them by a label", name, text)
 			}
 		}
@@ -359,7 +489,7 @@ func gatekeeperMatch(old map[string]any) (map[string]any, error) {
 			selector = map[string]any{}
 		}
 		expressions, _ := selector["matchExpressions"].([]any)
-		selector["matchExpressions"] = append(expressions, map[string]any{"key": "kubernetes.io/metadata.name", "operator": string(operator), "values": values})
+		selector["matchExpressions"] = append(expressions, map[string]any{"key": "kubernetes.io/metadata.name", "operator": string(operator), "values": list(values)})
 	}
 	if selector != nil {
 		match["namespaceSelector"] = selector
@@ -373,11 +503,16 @@ func gatekeeperMatch(old map[string]any) (map[string]any, error) {
 	return match, nil
 }
 
-// add adds an object without mistakes.
+// add adds an object without mistakes, whose name no other has.
 func (e *exporter) add(u *unstructured.Unstructured) error {
 	if mistakes := mistakesOf(u.DeepCopy()); len(mistakes) != 0 {
 		return errors.New(strings.Join(mistakes, "; "))
 	}
+	name := u.GetKind() + " " + strings.TrimPrefix(u.GetNamespace()+"/"+u.GetName(), "/")
+	if e.names[name] {
+		return fmt.Errorf("there are two objects %s: one would take the place of the other", name)
+	}
+	e.names[name] = true
 	e.objects = append(e.objects, u.Object)
 	return nil
 }

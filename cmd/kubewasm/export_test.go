@@ -7,7 +7,35 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 )
+
+// constraint returns a constraint of Gatekeeper with a member of its match.
+func constraint(match string) string {
+	return "apiVersion: constraints.gatekeeper.sh/v1beta1\nkind: K8sPrivileged\nmetadata: {name: one}\nspec: {match: {" + match + "}}\n"
+}
+
+// matching returns the policy of such a constraint. Its rules have the groups and resources of rules, in
+// YAML.
+func matching(rules string) string {
+	var match struct {
+		Rules []map[string]any `json:"rules"`
+	}
+	if err := yaml.Unmarshal([]byte("rules:"+rules+"\n"), &match); err != nil {
+		panic(err)
+	}
+	for _, rule := range match.Rules {
+		rule["apiVersions"], rule["operations"] = []string{"*"}, []string{"CREATE", "UPDATE"}
+	}
+	text, err := yaml.Marshal(map[string]any{
+		"apiVersion": "kubewasm.dev/v1alpha1", "kind": "ClusterAdmissionPolicy", "metadata": map[string]any{"name": "k8sprivileged-one"},
+		"spec": map[string]any{"dialect": map[string]any{"rego": map[string]any{"gatekeeper": true}}, "match": match, "module": map[string]any{"oci": "a/b:1"}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
 
 func TestExport(t *testing.T) {
 	tests := map[string]struct {
@@ -244,6 +272,126 @@ spec:
   mode: Monitor
   module:
     oci: ghcr.io/acme/labels:1
+`,
+		},
+		"a constraint on Pods": {
+			args: []string{"--template", "K8sPrivileged=a/b:1"},
+			in:   constraint(`kinds: [{apiGroups: ["", apps], kinds: [Pod, Deployment]}]`),
+			want: matching(`
+    - apiGroups: ["", apps]
+      resources: [pods, deployments]
+    - apiGroups: [""]
+      resources: [pods/ephemeralcontainers]`),
+		},
+		"a constraint on all kinds": {
+			args: []string{"--template", "K8sPrivileged=a/b:1"},
+			in:   constraint(`scope: "*"`),
+			want: matching(`
+    - apiGroups: ['*']
+      resources: ['*']
+    - apiGroups: [""]
+      resources: [pods/ephemeralcontainers, pods/binding, services/status, pods/eviction, replicationcontrollers/scale]
+    - apiGroups: [apps]
+      resources: [deployments/scale, replicasets/scale, statefulsets/scale]`),
+		},
+		"a constraint on a subresource, and a Service": {
+			args: []string{"--template", "K8sPrivileged=a/b:1"},
+			in:   constraint(`kinds: [{apiGroups: [policy], kinds: [Eviction]}, {apiGroups: [""], kinds: [Service, Endpoints]}]`),
+			want: matching(`
+    - apiGroups: [""]
+      resources: [pods/eviction]
+    - apiGroups: [""]
+      resources: [services, endpoints, services/status]`),
+		},
+		"a constraint on kinds of Kubernetes in other modules": {
+			args: []string{"--template", "K8sPrivileged=a/b:1"},
+			in:   constraint(`kinds: [{apiGroups: [apiextensions.k8s.io], kinds: [CustomResourceDefinition]}, {apiGroups: [apiregistration.k8s.io], kinds: [APIService]}]`),
+			want: matching(`
+    - apiGroups: [apiextensions.k8s.io]
+      resources: [customresourcedefinitions]
+    - apiGroups: [apiregistration.k8s.io]
+      resources: [apiservices]`),
+		},
+		"a constraint on a kind whose plural is named": {
+			args: []string{"--template", "K8sPrivileged=a/b:1", "--resource", "Gateway=gateways"},
+			in:   constraint(`kinds: [{apiGroups: [gateway.networking.k8s.io], kinds: [Gateway]}]`),
+			want: matching(`
+    - apiGroups: [gateway.networking.k8s.io]
+      resources: [gateways]`),
+		},
+		"a constraint on a kind whose plural is not known": {
+			args: []string{"--template", "K8sPrivileged=a/b:1"},
+			in:   constraint(`kinds: [{apiGroups: [gateway.networking.k8s.io], kinds: [Gateway]}]`),
+			err:  "name it by --resource Gateway=PLURAL",
+		},
+		"a constraint on a kind of another group": {
+			args: []string{"--template", "K8sPrivileged=a/b:1"},
+			in:   constraint(`kinds: [{apiGroups: [serving.knative.dev], kinds: [Service]}]`),
+			err:  "name it by --resource Service=PLURAL",
+		},
+		"a constraint on versions": {
+			args: []string{"--template", "K8sPrivileged=a/b:1"},
+			in:   constraint(`kinds: [{apiGroups: [""], kinds: [Pod], apiVersions: [v1]}]`),
+			err:  "match.kinds[].apiVersions have no equivalent",
+		},
+		"a constraint with a wrong list": {
+			args: []string{"--template", "K8sPrivileged=a/b:1"},
+			in:   constraint(`excludedNamespaces: kube-system`),
+			err:  "match.excludedNamespaces is no list",
+		},
+		"two plugins of a name": {
+			args: []string{"--kind", "NodeHook"},
+			in:   "plugins:\n- {name: a, module: {oci: \"a/b:1\"}}\n- {name: a, module: {oci: \"a/b:2\"}}\n",
+			err:  "there are two objects NodeHook a",
+		},
+		"plugins in another order than that of their names": {
+			args: []string{"--kind", "NodeHook", "-o", "json"},
+			in:   "plugins:\n- {name: b, module: {oci: \"a/b:1\"}}\n- {name: a, module: {oci: \"a/b:1\"}}\n- {name: c, order: -1, module: {oci: \"a/b:1\"}}\n",
+			want: `{
+  "apiVersion": "v1",
+  "items": [
+    {
+      "apiVersion": "kubewasm.dev/v1alpha1",
+      "kind": "NodeHook",
+      "metadata": {
+        "name": "b"
+      },
+      "spec": {
+        "module": {
+          "oci": "a/b:1"
+        },
+        "order": 2
+      }
+    },
+    {
+      "apiVersion": "kubewasm.dev/v1alpha1",
+      "kind": "NodeHook",
+      "metadata": {
+        "name": "a"
+      },
+      "spec": {
+        "module": {
+          "oci": "a/b:1"
+        },
+        "order": 3
+      }
+    },
+    {
+      "apiVersion": "kubewasm.dev/v1alpha1",
+      "kind": "NodeHook",
+      "metadata": {
+        "name": "c"
+      },
+      "spec": {
+        "module": {
+          "oci": "a/b:1"
+        },
+        "order": 1
+      }
+    }
+  ],
+  "kind": "List"
+}
 `,
 		},
 		"a constraint with a pattern": {

@@ -77,7 +77,7 @@ func clusterStatus(t *tool, flags *pflag.FlagSet) action {
 		if len(args) == 1 {
 			wanted = args[0]
 		}
-		list, err := f.read(ctx, c, wanted)
+		list, denied, err := f.read(ctx, c, wanted)
 		if err != nil {
 			return fmt.Errorf("status: %w", err)
 		}
@@ -91,6 +91,9 @@ func clusterStatus(t *tool, flags *pflag.FlagSet) action {
 		if err := f.printed.print(t, r); err != nil {
 			return err
 		}
+		if denied != nil {
+			return fmt.Errorf("status: plugins are missing: %w", denied)
+		}
 		if slices.ContainsFunc(list, func(s pluginStatus) bool { return !s.InService }) {
 			return errRefused
 		}
@@ -99,18 +102,17 @@ func clusterStatus(t *tool, flags *pflag.FlagSet) action {
 }
 
 // read returns the plugins of the cluster, or those that an argument names, with the reports on them.
-func (f *statusFlags) read(ctx context.Context, c *clusterPlugins, wanted string) ([]pluginStatus, error) {
+// denied has the kinds that the user may not list.
+func (f *statusFlags) read(ctx context.Context, c *clusterPlugins, wanted string) (list []pluginStatus, denied, err error) {
 	kinds, name := c.kinds, wanted
 	if of, rest, ok := strings.Cut(wanted, "/"); ok {
 		kind, err := c.kind(of)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		kinds, name = []metav1.APIResource{kind}, rest
 	}
-	var list []pluginStatus
-	uids := map[int]string{}
-	var denied error
+	uids := map[string]int{}
 	for _, kind := range kinds {
 		err := c.list(ctx, c.resource(kind, f.namespace), func(u *unstructured.Unstructured) error {
 			if name != "" && u.GetName() != name {
@@ -120,7 +122,7 @@ func (f *statusFlags) read(ctx context.Context, c *clusterPlugins, wanted string
 			if err != nil {
 				return err
 			}
-			uids[len(list)] = string(object.UID)
+			uids[string(object.UID)] = len(list)
 			list = append(list, statusOf(kind.Kind, object))
 			return nil
 		})
@@ -129,29 +131,32 @@ func (f *statusFlags) read(ctx context.Context, c *clusterPlugins, wanted string
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", kind.Kind, err)
+			return nil, nil, fmt.Errorf("%s: %w", kind.Kind, err)
 		}
 	}
 	if wanted != "" && len(list) == 0 {
-		return nil, fmt.Errorf("the cluster declares no plugin %s", wanted)
+		return nil, nil, fmt.Errorf("the cluster declares no plugin %s", wanted)
 	}
 	if len(list) == 0 {
-		return nil, denied
+		return nil, nil, denied
 	}
 	if wanted == "" {
-		return list, nil
+		return list, denied, nil
 	}
-	reports, err := c.reports(ctx)
+	err = c.reports(ctx, func(uid string, s processState) {
+		if i, ok := uids[uid]; ok {
+			list[i].Processes = append(list[i].Processes, s)
+		}
+	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for i := range list {
-		list[i].Processes = reports[uids[i]]
 		slices.SortFunc(list[i].Processes, func(a, b processState) int {
 			return cmp.Or(cmp.Compare(rank(a.State), rank(b.State)), cmp.Compare(a.Generation, b.Generation), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Process, b.Process))
 		})
 	}
-	return list, nil
+	return list, nil, nil
 }
 
 // rank orders states: what does not serve comes first.

@@ -57,7 +57,7 @@ const (
 
 // Reconciler writes the revisions of plugins, and the member rollout of their status.
 type Reconciler struct {
-	// Namespace is the one of the revisions of plugins of the cluster.
+	// Namespace is the one of the revisions of plugins of the cluster, and of the webhooks.
 	Namespace string
 	// Client reads from the cache and Reader from the API server.
 	Client    client.Client
@@ -175,7 +175,7 @@ func (r *Reconciler) input(ctx context.Context, p plugin.Plugin, spec *plugin.Sp
 	if err != nil {
 		return nil, &refusal{reasonInvalid, "nodeSelector: " + err.Error()}
 	}
-	in.processes, err = r.Processes.Of(ctx, p, selector)
+	in.processes, err = r.Processes.Of(ctx, p, selector, r.Namespace)
 	return in, err
 }
 

@@ -122,14 +122,17 @@ type Process struct {
 }
 
 // Of returns the processes that a plugin is for, in the order of their names. selector selects the nodes
-// of agents.
-func (p *Processes) Of(ctx context.Context, of plugin.Plugin, selector labels.Selector) ([]Process, error) {
+// of agents, and webhooks are those of a namespace: agents of another one could report in their names.
+func (p *Processes) Of(ctx context.Context, of plugin.Plugin, selector labels.Selector, webhooks string) ([]Process, error) {
 	all, err := p.of(ctx, plugin.Component(of.Key.Kind))
 	if err != nil {
 		return nil, err
 	}
 	var list []Process
 	for _, process := range all {
+		if plugin.Component(of.Key.Kind) == plugin.Webhook && process.namespace != webhooks {
+			continue
+		}
 		one := Process{Name: process.name}
 		if plugin.Component(of.Key.Kind) == plugin.Agent {
 			one.Name, one.Labels = cmp.Or(process.node, process.name), p.labels(ctx, process.node)

@@ -15,6 +15,7 @@ import (
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/plugin"
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/reports"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/clusterplugins"
 	"github.com/kubewasm/kubewasm/internal/cut"
 	"github.com/kubewasm/kubewasm/internal/foreign"
 )
@@ -95,6 +96,8 @@ func summary(p plugin.Plugin, processes []process, nodes func(string) labels.Set
 				switch {
 				case wanted != nil && s.State == string(host.Serving) && (wanted.Generation != p.GetGeneration() || s.Revision != wanted.Wanted):
 					reason = why{reasonRollout, fmt.Sprintf("the process serves revision %d", s.Revision)}
+				case wanted != nil && s.State == string(host.Serving) && spec.Mode != host.Monitor && monitors(p.Key.Kind, wanted, &s):
+					reason = why{reasonRollout, "the process only monitors, as the rollout of the first revision has it"}
 				case wanted == nil && s.Generation != p.GetGeneration():
 					reason = why{reasonNotReported, "the process has not reported on this generation"}
 				}
@@ -137,6 +140,18 @@ func summary(p plugin.Plugin, processes []process, nodes func(string) labels.Set
 	}
 	status.Conditions = []metav1.Condition{ready}
 	return status
+}
+
+// monitors reports whether a process has the first revision with the mode Monitor: in a step with that
+// mode, and outside of a step, or after the last one has failed, if it is a policy.
+func monitors(kind string, r *v1alpha1.RolloutStatus, s *reports.State) bool {
+	switch {
+	case r.Stable != nil:
+		return false
+	case r.Mode == string(clusterplugins.Monitor):
+		return true
+	}
+	return plugin.Component(kind) == plugin.Webhook && (r.Step == 0 || s.Trial != r.Trial)
 }
 
 // revisionOf returns the number of the revision that a process serves, 0 if it is unknown.
