@@ -148,6 +148,8 @@ var attempts = []attempt{
 	call("execute a program by its descriptor", unix.SYS_EXECVEAT, is(3), text(""), is(0), is(0), is(unix.AT_EMPTY_PATH)),
 	call("make a file in memory", unix.SYS_MEMFD_CREATE, text("drill"), is(0)),
 	call("make executable memory", unix.SYS_MMAP, is(0), is(4096), is(unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC), is(unix.MAP_PRIVATE|unix.MAP_ANON), is(^uintptr(0)), is(0)),
+	call("make memory that no limit counts", unix.SYS_MMAP, is(0), is(3<<30), is(unix.PROT_READ|unix.PROT_WRITE), is(unix.MAP_SHARED|unix.MAP_ANON|unix.MAP_NORESERVE), is(^uintptr(0)), is(0)),
+	call("make a stack that no limit counts", unix.SYS_MMAP, is(0), is(3<<30), is(unix.PROT_READ|unix.PROT_WRITE), is(unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_GROWSDOWN|unix.MAP_NORESERVE), is(^uintptr(0)), is(0)),
 	call("make memory executable", unix.SYS_MPROTECT, func(uint64) uintptr { return room(0) &^ 4095 }, is(4096), is(unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC)),
 	call("make memory executable with a key", unix.SYS_PKEY_MPROTECT, func(uint64) uintptr { return room(0) &^ 4095 }, is(4096), is(unix.PROT_READ|unix.PROT_EXEC), is(^uintptr(0))),
 	call("change the process's personality", unix.SYS_PERSONALITY, is(0x0400000)),
