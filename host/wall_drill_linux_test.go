@@ -334,6 +334,12 @@ func TestProcessesAreReplaced(t *testing.T) {
 	never := slices.IndexFunc(attempts, func(a attempt) bool { return a.name == "never answer" })
 
 	serves("at first")
+	if session, err := unix.Getsid(process().Pid()); err != nil || session != process().Pid() {
+		t.Errorf("the child %d is in session %d, %v: a terminal's signals would end it before its parent", process().Pid(), session, err)
+	}
+	if dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", process().Pid())); err == nil && dir != "/" {
+		t.Errorf("the child is in %s", dir)
+	}
 	signal(unix.SIGKILL)
 	<-process().Done()
 	serves("after its process was killed between two calls")
