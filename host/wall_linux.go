@@ -388,7 +388,7 @@ func (r *remoteInstance) overdue() error {
 	// compared: this process may have been stopped meanwhile.
 	first := !r.slept
 	r.slept = true
-	most, err := 8, error(context.DeadlineExceeded)
+	most, err := 8, context.DeadlineExceeded
 	if r.inst.calling == "" {
 		most = 50
 	} else if cause := r.late(); cause == nil {
@@ -695,7 +695,7 @@ func serveWall(child *wall.Child, host func(fn wasmbin.Extern, n int) api.GoModu
 	_ = unix.Munmap(reply)
 	// What is still needed of the module is read again.
 	_ = unix.Madvise(module, unix.MADV_DONTNEED)
-	answer, text = wallReply{}, nil
+	answer = wallReply{}
 	debug.FreeOSMemory()
 	child.Send([]byte(strconv.Itoa(length)))
 	for {
