@@ -66,6 +66,8 @@ const (
 	// network: the program itself, executed again. Each module of a plugin has one. It needs Linux on
 	// amd64 or arm64. A call takes some microseconds more, and so does each call of the host. The
 	// machine code is not cached, compiled forms are not used, and the plugin cannot have a Profiler.
+	// The child is shut in by an init function of this package: those of packages that do not import
+	// it may run before, without the variables and files of the parent.
 	//
 	// A process that ends, or does not answer in the time of its call, costs its calls an error, and
 	// is replaced, five times within a minute.

@@ -152,6 +152,9 @@ func (v *version) newSnapshot(inst *Instance) (*snapshot, error) {
 	}
 	s := &snapshot{image: image, size: image.Size(), wasi: inst.wasi, clock: inst.meter.clock(), globals: make([]uint64, len(v.compiled.info.Globals))}
 	inst.bindGlobals()
+	if inst.remote != nil {
+		inst.remote.getGlobals(s.globals)
+	}
 	for i, g := range inst.globals {
 		s.globals[i] = g.Get()
 	}
@@ -193,6 +196,9 @@ func (v *version) restore(inst *Instance) bool {
 
 // bindGlobals finds the globals that a snapshot contains.
 func (i *Instance) bindGlobals() {
+	if i.remote != nil {
+		return
+	}
 	i.globals = make([]api.MutableGlobal, len(i.version.compiled.info.Globals))
 	for n, g := range i.version.compiled.info.Globals {
 		i.globals[n] = i.module.ExportedGlobal(g.Name).(api.MutableGlobal)

@@ -148,6 +148,8 @@ var attempts = []attempt{
 	call("execute a program by its descriptor", unix.SYS_EXECVEAT, is(3), text(""), is(0), is(0), is(unix.AT_EMPTY_PATH)),
 	call("make a file in memory", unix.SYS_MEMFD_CREATE, text("drill"), is(0)),
 	call("make executable memory", unix.SYS_MMAP, is(0), is(4096), is(unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC), is(unix.MAP_PRIVATE|unix.MAP_ANON), is(^uintptr(0)), is(0)),
+	call("make memory that no limit counts", unix.SYS_MMAP, is(0), is(3<<30), is(unix.PROT_READ|unix.PROT_WRITE), is(unix.MAP_SHARED|unix.MAP_ANON|unix.MAP_NORESERVE), is(^uintptr(0)), is(0)),
+	call("make a stack that no limit counts", unix.SYS_MMAP, is(0), is(3<<30), is(unix.PROT_READ|unix.PROT_WRITE), is(unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_GROWSDOWN|unix.MAP_NORESERVE), is(^uintptr(0)), is(0)),
 	call("make memory executable", unix.SYS_MPROTECT, func(uint64) uintptr { return room(0) &^ 4095 }, is(4096), is(unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC)),
 	call("make memory executable with a key", unix.SYS_PKEY_MPROTECT, func(uint64) uintptr { return room(0) &^ 4095 }, is(4096), is(unix.PROT_READ|unix.PROT_EXEC), is(^uintptr(0))),
 	call("change the process's personality", unix.SYS_PERSONALITY, is(0x0400000)),
@@ -243,10 +245,14 @@ func drill(t *testing.T, rt *Runtime, name string) *Plugin {
 	return p
 }
 
-// try has the guest make an attempt, and returns its error number.
+// try has the guest make an attempt, and returns its error number. A process that starts meanwhile is
+// waited for.
 func try(t *testing.T, p *Plugin, n int, arg uint64) (errno uint64, err error) {
 	t.Helper()
 	inst, err := p.Acquire(t.Context())
+	for errors.Is(err, context.DeadlineExceeded) && t.Context().Err() == nil {
+		inst, err = p.Acquire(t.Context())
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,6 +334,12 @@ func TestProcessesAreReplaced(t *testing.T) {
 	never := slices.IndexFunc(attempts, func(a attempt) bool { return a.name == "never answer" })
 
 	serves("at first")
+	if session, err := unix.Getsid(process().Pid()); err != nil || session != process().Pid() {
+		t.Errorf("the child %d is in session %d, %v: a terminal's signals would end it before its parent", process().Pid(), session, err)
+	}
+	if dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", process().Pid())); err == nil && dir != "/" {
+		t.Errorf("the child is in %s", dir)
+	}
 	signal(unix.SIGKILL)
 	<-process().Done()
 	serves("after its process was killed between two calls")
@@ -367,6 +379,9 @@ func TestProcessesAreReplaced(t *testing.T) {
 		signal(unix.SIGKILL)
 		<-process().Done()
 		inst, err := p.Acquire(t.Context())
+		for errors.Is(err, context.DeadlineExceeded) {
+			inst, err = p.Acquire(t.Context())
+		}
 		if err != nil {
 			if want := "the last of 5 processes within 1m0s"; !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %q in it", err, want)
@@ -376,6 +391,112 @@ func TestProcessesAreReplaced(t *testing.T) {
 		inst.Release()
 	}
 	t.Errorf("%d processes were replaced", maxEnds)
+}
+
+// TestCallsDoNotWaitForAProcessThatStarts has a process that never gets ready, and one that does not in
+// time.
+func TestCallsDoNotWaitForAProcessThatStarts(t *testing.T) {
+	rt := newWalledRuntime(t, IsolationProcess)
+	p := drill(t, rt, "guest")
+	r := p.current.Load().compiled.remote
+	before := r.now
+	before.Kill(errors.New("the test ends it"))
+
+	never := &remoteProcess{ready: make(chan struct{})}
+	r.mu.Lock()
+	r.now = never
+	r.mu.Unlock()
+	if _, err := p.Acquire(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while a process starts: error is %v, want %v", err, context.DeadlineExceeded)
+	}
+	never.err = before.Err()
+	close(never.ready)
+
+	r.mu.Lock()
+	most := r.most
+	r.most = 1
+	r.mu.Unlock()
+	if most < leastRestart {
+		t.Errorf("a start may take %s, want at least %s", most, leastRestart)
+	}
+	if _, err := r.process(t.Context()); err == nil || !strings.Contains(err.Error(), "does not start") {
+		t.Errorf("a process that starts too slowly: error is %v", err)
+	}
+	r.mu.Lock()
+	r.most = most
+	r.mu.Unlock()
+	if errno, err := try(t, p, 1, 0); errno == 0 || err != nil {
+		t.Errorf("after that the guest answers %d, %v", errno, err)
+	}
+}
+
+// drillModule returns the guest of the drill with a change.
+func drillModule(t *testing.T, change func(m *wasmbin.Module)) []byte {
+	t.Helper()
+	module, err := os.ReadFile("testdata/wall/drill.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := wasmbin.Decode(module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(m)
+	return m.Encode()
+}
+
+// TestGlobalsPassTogether counts the messages of a guest with many globals.
+func TestGlobalsPassTogether(t *testing.T) {
+	const globals = 10_000
+	module := drillModule(t, func(m *wasmbin.Module) {
+		zero := wasmbin.Global{GlobalType: wasmbin.GlobalType{Type: 0x7f, Mutable: true}, Init: []byte{0x41, 0, 0x0b}}
+		m.Globals = slices.Repeat([]wasmbin.Global{zero}, globals)
+	})
+	p, err := newWalledRuntime(t, IsolationProcess).Load(t.Context(), Config{Name: "globals", Module: ModuleConfig{Bytes: module}, Limits: Limits{Instances: 2, Timeout: time.Minute}}, Adapter{Kind: abi.KindScheduler, Imports: drillImports})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		inst, err := p.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer inst.Release()
+		if n := inst.remote.messages; n > globals/10 {
+			t.Errorf("%d messages for an instance with %d globals", n, globals)
+		}
+	}
+}
+
+func TestDescriptionsOfModulesAreBounded(t *testing.T) {
+	reply := wallReply{Info: &wasmbin.Info{Globals: make([]wasmbin.GlobalExport, maxGlobals+1)}}
+	if reply.check(pageSize) == nil {
+		t.Errorf("%d globals are accepted", len(reply.Info.Globals))
+	}
+	reply = wallReply{Info: new(wasmbin.Info), Weak: slices.Repeat([]string{strings.Repeat("x", 1<<20)}, 100)}
+	if err := reply.check(pageSize); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(strings.Join(reply.Weak, "")); n > maxWeak*maxWeakBytes {
+		t.Errorf("%d bytes are kept of the reasons for a weaker wall", n)
+	}
+}
+
+// TestImportsThatDoNotFitAMessage loads a guest that imports a function of more parameters than a
+// message has room for.
+func TestImportsThatDoNotFitAMessage(t *testing.T) {
+	const params = wall.MaxWords + 1
+	module := drillModule(t, func(m *wasmbin.Module) {
+		m.Imports = append(m.Imports, wasmbin.Import{Module: "m", Name: "f", Type: uint32(len(m.Types))})
+		m.Types = append(m.Types, wasmbin.RecGroup{Types: []wasmbin.FuncType{{Params: slices.Repeat([]wasmbin.ValType{0x7f}, params)}}})
+	})
+	_, err := newWalledRuntime(t, IsolationProcess).Load(t.Context(), Config{Name: "wide", Module: ModuleConfig{Bytes: module}}, Adapter{
+		Kind:    abi.KindScheduler,
+		Imports: []Import{{Module: "m", Name: "f", Params: slices.Repeat([]abi.ValueType{abi.I32}, params), Func: func(*Instance, []uint64) {}}},
+	})
+	if want := "import m.f has 25 parameters or results"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error is %v, want %q in it", err, want)
+	}
 }
 
 func TestIsolationIsRefusedByName(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"math"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -65,6 +64,9 @@ type wallReply struct {
 	Weak      []string
 }
 
+// A wallReply has at most maxGlobals globals, and maxWeak reasons are kept, up to maxWeakBytes of each.
+const maxGlobals, maxWeak, maxWeakBytes = 50_000, 16, 256
+
 // maxReply is the maximum size of a wallReply, which has a name for each mutable global.
 const maxReply = 16 << 20
 
@@ -81,6 +83,9 @@ type remote struct {
 	now    *remoteProcess
 	ends   []time.Time
 	closed bool
+	// most is the time after which the start of another process is given up, 0 before the first one
+	// has served: whoever wants the module gives that up.
+	most time.Duration
 }
 
 // remoteProcess is a process that serves the module, or will. err is set before ready is closed.
@@ -95,12 +100,19 @@ type remoteProcess struct {
 const (
 	maxEnds    = 5
 	endsWithin = time.Minute
+	// leastRestart is the time that the start of another process has at least.
+	leastRestart = 30 * time.Second
 )
 
 // buildRemote compiles the module in another process.
 func (c *compiled) buildRemote(ctx context.Context, module []byte) error {
 	if err := c.describe(module); err != nil {
 		return err
+	}
+	for _, im := range c.imports {
+		if n := max(len(im.Func.Params), len(im.Func.Results)); n > wall.MaxWords {
+			return fmt.Errorf("import %s.%s has %d parameters or results, and isolation by process allows %d", im.Module, im.Name, n, wall.MaxWords)
+		}
 	}
 	file, err := wall.NewFile(len(module))
 	if err != nil {
@@ -117,14 +129,16 @@ func (c *compiled) buildRemote(ctx context.Context, module []byte) error {
 	c.remote = &remote{c: c, file: file, request: wallRequest{
 		c.key.digest, c.key.memoryBytes, c.key.stackBytes, c.key.compile, c.key.defineMemory, c.owner.goPass, c.owner.engineName == EngineInterpreter, len(module), maxReply,
 	}}
+	begun := time.Now()
 	p, err := c.remote.process(ctx)
 	if err != nil {
 		return err
 	}
+	c.remote.most = leastRestart + 10*time.Since(begun)
 	c.info, c.exportsMemory = p.reply.Info, p.reply.Memory
 	c.weaker = append(p.Weak, p.reply.Weak...)
 	if p.reply.Link != "" {
-		c.linkErr = errors.New(p.reply.Link)
+		c.linkErr = errors.New(cut.Text(p.reply.Link, maxErrorBytes))
 	}
 	return nil
 }
@@ -160,7 +174,7 @@ func (r *remote) process(ctx context.Context) (*remoteProcess, error) {
 	case <-p.ready:
 		return p, p.err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, context.Cause(ctx)
 	}
 }
 
@@ -203,6 +217,12 @@ func (p *remoteProcess) start(r *remote) {
 				p.Kill(context.Canceled)
 			}
 		}()
+		if r.most != 0 {
+			late := time.AfterFunc(r.most, func() {
+				p.Kill(fmt.Errorf("the process of the guest does not start: %w within %s", context.DeadlineExceeded, r.most))
+			})
+			defer late.Stop()
+		}
 		file, err := wall.NewFile(maxReply)
 		if err != nil {
 			return err
@@ -247,8 +267,12 @@ func (p *remoteProcess) start(r *remote) {
 func (r *wallReply) check(memoryBytes uint64) error {
 	pages := uint64(wasmbin.MaxPages)
 	switch m := r.Info; {
-	case m == nil, r.Memory && m.Memory == nil, m.Memory != nil && (uint64(m.Memory.Min) > min(pages, memoryBytes/pageSize) || m.Memory.HasMax && m.Memory.Max < m.Memory.Min):
+	case m == nil, len(m.Globals) > maxGlobals, r.Memory && m.Memory == nil, m.Memory != nil && (uint64(m.Memory.Min) > min(pages, memoryBytes/pageSize) || m.Memory.HasMax && m.Memory.Max < m.Memory.Min):
 		return errors.New("the process of the guest describes a module that cannot be")
+	}
+	r.Weak = r.Weak[:min(len(r.Weak), maxWeak)]
+	for i, text := range r.Weak {
+		r.Weak[i] = cut.Text(text, maxWeakBytes)
 	}
 	return nil
 }
@@ -290,8 +314,12 @@ type remoteInstance struct {
 	// messages counts those of the child. naps counts the sleeps in this wait since the call should
 	// have ended.
 	messages, naps int
-	check          func() error
-	err            error
+	// slept is set if this wait has slept.
+	slept bool
+	// starting is set while the instance is made, which reaches no check of its fuel.
+	starting bool
+	check    func() error
+	err      error
 }
 
 // maxLent is the maximum room for copies that an instance keeps.
@@ -299,7 +327,11 @@ const maxLent = 1 << 20
 
 // instantiateRemote makes the instance in the process of the module. inst has its memory.
 func (c *compiled) instantiateRemote(ctx context.Context, inst *Instance) (api.Module, error) {
-	p, err := c.remote.process(ctx)
+	// A process that starts compiles the module again, which may take longer than a call.
+	most := inst.version.limits.Timeout
+	once, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("the process of the guest is not ready: %w of %s", context.DeadlineExceeded, most))
+	defer cancel()
+	p, err := c.remote.process(once)
 	if err != nil {
 		return nil, err
 	}
@@ -309,7 +341,9 @@ func (c *compiled) instantiateRemote(ctx context.Context, inst *Instance) (api.M
 		return nil, err
 	}
 	p.Add(&r.lane)
-	if _, err := r.exchange(opStart, 0, nil, "", nil); err != nil {
+	r.starting = true
+	_, err = r.exchange(opStart, 0, nil, "", nil)
+	if r.starting = false; err != nil {
 		p.Remove(&r.lane)
 		return nil, err
 	}
@@ -350,14 +384,20 @@ func (r *remoteInstance) overdue() error {
 	if err := r.process.Err(); err != nil {
 		return err
 	}
-	// Of 20 ms. The time is not compared: this process may have been stopped meanwhile.
+	// Of 20 ms, but for the first of a wait: a process that answers ends that before. The time is not
+	// compared: this process may have been stopped meanwhile.
+	first := !r.slept
+	r.slept = true
 	most, err := 8, context.DeadlineExceeded
 	if r.inst.calling == "" {
 		most = 50
 	} else if cause := r.late(); cause == nil {
 		return nil
-	} else {
-		err = cause.(error)
+	} else if err = cause.(error); r.starting {
+		most = 50
+	}
+	if first {
+		return nil
 	}
 	if r.naps++; r.naps > most {
 		err = fmt.Errorf("the process of the guest does not answer: %w", err)
@@ -408,20 +448,21 @@ func (r *remoteInstance) exchange(op wall.Op, n uint32, words []uint64, text str
 		r.frames = append(r.frames, new([wall.MaxWords]uint64))
 	}
 	frame := r.frames[r.depth]
-	if r.depth++; r.depth == 1 {
+	if r.depth++; r.depth == 1 && op != opGet && op != opSet {
 		r.naps = 0
 	}
 	defer func() { r.depth-- }()
 	imports := r.inst.version.imports
 	var cause any // The panic of a host function that ends the call.
 	for r.send(op, n, words, text); ; r.send(op, 0, words, "") {
+		r.slept = false
 		if err := r.lane.Wait(r.check); err != nil {
 			return 0, r.fail(err)
 		}
 		m := r.lane.Receive(results)
 		r.fuel.value, r.stack.value = uint64(min(max(m.Fuel, math.MinInt64/4), r.sent)), m.Stack
 		words = nil
-		if r.messages++; r.messages%64 == 0 && m.Op > opFail && cause == nil {
+		if r.messages++; m.Op > opFail && cause == nil && r.inst.calling != "" && (r.messages%64 == 0 || r.slept && !r.starting) {
 			cause = r.late() // A guest that asks and asks gets no other answer.
 		}
 		switch {
@@ -541,8 +582,7 @@ func (r *remoteInstance) ExportedGlobal(name string) api.Global {
 	case wasmbin.StackGlobal:
 		return &r.stack
 	}
-	globals := r.inst.version.compiled.info.Globals
-	return &remoteGlobal{in: r, index: slices.IndexFunc(globals, func(g wasmbin.GlobalExport) bool { return g.Name == name })}
+	return nil // Those of a snapshot pass together.
 }
 
 // remoteFunction is a function of the guest. The child has a handle of it for each depth.
@@ -567,25 +607,19 @@ type remoteCell struct {
 func (c *remoteCell) Get() uint64  { return c.value }
 func (c *remoteCell) Set(v uint64) { c.value = v }
 
-// remoteGlobal is a global of a snapshot.
-type remoteGlobal struct {
-	api.MutableGlobal // It is nil.
-	in                *remoteInstance
-	index             int
-}
+// getGlobals returns all globals of a snapshot, and setGlobals sets them. The process has the time of
+// one answer for all of them.
+func (r *remoteInstance) getGlobals(values []uint64) { r.passGlobals(opGet, values, nil, values) }
 
-func (g *remoteGlobal) Get() uint64 {
-	var value [1]uint64
-	if _, err := g.in.exchange(opGet, uint32(g.index), nil, "", value[:]); err != nil {
-		_ = g.in.fail(err)
+func (r *remoteInstance) setGlobals(values []uint64) { r.passGlobals(opSet, values, values, nil) }
+
+func (r *remoteInstance) passGlobals(op wall.Op, all, words, results []uint64) {
+	r.naps = 0
+	piece := func(values []uint64, at int) []uint64 {
+		return values[min(at, len(values)):min(at+wall.MaxWords, len(values))]
 	}
-	return value[0]
-}
-
-// setGlobals sets all globals of a snapshot.
-func (r *remoteInstance) setGlobals(values []uint64) {
-	for at := 0; at < len(values); at += wall.MaxWords {
-		if _, err := r.exchange(opSet, uint32(at), values[at:min(at+wall.MaxWords, len(values))], "", nil); err != nil {
+	for at := 0; at < len(all) && r.err == nil; at += wall.MaxWords {
+		if _, err := r.exchange(op, uint32(at), piece(words, at), "", piece(results, at)); err != nil {
 			_ = r.fail(err)
 		}
 	}

@@ -30,4 +30,6 @@ func (*remoteInstance) alive() bool { return false }
 
 func (*remoteInstance) copy(b []byte) []byte { return b }
 
+func (*remoteInstance) getGlobals([]uint64) {}
+
 func (*remoteInstance) setGlobals([]uint64) {}

@@ -52,6 +52,9 @@ func TrustsOf(objects []Object) (all Trusts, err error) {
 			if _, selectorErr := labels.Parse(t.NamespaceSelector); selectorErr != nil {
 				mistake = errors.Join(mistake, fmt.Errorf("namespaceSelector: %w", selectorErr))
 			}
+			if q := t.Quota; min(q.Policies, q.Instances, q.MemoryBytes.Sign()) < 0 { // 0 would be no bound.
+				mistake = errors.Join(mistake, errors.New("quota: a bound is less than 0"))
+			}
 		}
 		if mistake != nil {
 			err = errors.Join(err, fmt.Errorf("ModuleTrust %q: %w", objects[i].Name, mistake))

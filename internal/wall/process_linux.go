@@ -30,6 +30,10 @@ type Process struct {
 	// Weak are the reasons for which the wall is lower than it could be.
 	Weak []string
 
+	// sending is held for reading while the socket is used: its number may be another file's once it is
+	// closed.
+	sending sync.RWMutex
+
 	mu     sync.Mutex
 	lanes  map[*Lane]struct{}
 	closed bool
@@ -99,7 +103,8 @@ func Start() (*Process, error) {
 		for _, w := range ways() {
 			attr := w.attr
 			attr.Pdeathsig = unix.SIGKILL
-			p.process, err = os.StartProcess("/proc/self/exe", []string{argument}, &os.ProcAttr{Env: []string{}, Files: []*os.File{nil, nil, nil, theirs}, Sys: &attr})
+			attr.Setsid = true // Signals of a terminal are for the parent.
+			p.process, err = os.StartProcess("/proc/self/exe", []string{argument}, &os.ProcAttr{Dir: "/", Env: []string{}, Files: []*os.File{nil, nil, nil, theirs}, Sys: &attr})
 			if err == nil {
 				if w.weak != "" {
 					p.Weak = append(p.Weak, fmt.Sprintf("%s: %v", w.weak, errors.Join(errs...)))
@@ -176,8 +181,8 @@ func (p *Process) Kill(reason error) {
 // Close ends the process, and frees its socket. Nobody may use it any more.
 func (p *Process) Close() {
 	p.Kill(errors.New("the process of the guest was closed"))
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.sending.Lock()
+	defer p.sending.Unlock()
 	if !p.closed {
 		p.closed = true
 		unix.Close(p.socket)
@@ -200,6 +205,8 @@ func (p *Process) Remove(l *Lane) {
 
 // Send sends the child a packet with descriptors.
 func (p *Process) Send(packet []byte, files ...int) error {
+	p.sending.RLock()
+	defer p.sending.RUnlock()
 	if err := p.Err(); err != nil {
 		return err
 	}

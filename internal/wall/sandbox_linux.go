@@ -3,11 +3,12 @@
 package wall
 
 import (
+	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -31,7 +32,9 @@ func shutIn() (weak []string, err error) {
 	timer.Stop()
 	// The kernel ends the child before the parent when memory runs out.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
-	closeFiles()
+	if err := closeFiles(); err != nil {
+		weak = append(weak, fmt.Sprintf("files that the parent shares are not closed: %v", err))
+	}
 	for _, l := range []struct {
 		resource int
 		most     uint64
@@ -63,18 +66,24 @@ func shutIn() (weak []string, err error) {
 
 // closeFiles closes all files but the standard streams, which are /dev/null, the channel, and those of
 // the runtime's poller.
-func closeFiles() {
-	links, err := filepath.Glob("/proc/self/fd/*")
-	if err != nil || len(links) == 0 {
-		return
+func closeFiles() error {
+	dir, err := os.Open("/proc/self/fd")
+	if err != nil {
+		return err
 	}
-	for _, link := range links {
-		target, err := os.Readlink(link)
-		fd, _ := strconv.Atoi(filepath.Base(link))
-		if err == nil && fd > channel && !strings.HasPrefix(target, "anon_inode:[event") {
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	for _, name := range names {
+		fd, _ := strconv.Atoi(name)
+		if fd <= channel || fd == int(dir.Fd()) {
+			continue
+		}
+		target, unknown := os.Readlink("/proc/self/fd/" + name)
+		if err = errors.Join(err, unknown); !strings.HasPrefix(target, "anon_inode:[event") {
 			_ = unix.Close(fd)
 		}
 	}
+	return err
 }
 
 // landlock forbids every access that Landlock knows.
@@ -198,15 +207,21 @@ func filter(compiling bool) []unix.SockFilter {
 	when(unix.SYS_TGKILL, word(0),
 		unix.SockFilter{Code: equal, K: uint32(os.Getpid()), Jt: 1},
 		unix.SockFilter{Code: answer, K: no}, unix.SockFilter{Code: answer, K: allow})
-	for _, call := range []uint32{unix.SYS_MMAP, unix.SYS_MPROTECT} {
-		if compiling {
-			when(call, unix.SockFilter{Code: answer, K: allow})
-			continue
-		}
-		when(call, word(2),
-			unix.SockFilter{Code: has, K: unix.PROT_EXEC, Jf: 1},
-			unix.SockFilter{Code: answer, K: no}, unix.SockFilter{Code: answer, K: allow})
+	// Memory that no limit counts: what processes share without a file, and what grows downwards.
+	uncounted := []unix.SockFilter{
+		word(3),
+		{Code: has, K: unix.MAP_GROWSDOWN, Jt: 2},
+		{Code: has, K: unix.MAP_ANONYMOUS, Jf: 2},
+		{Code: has, K: unix.MAP_SHARED, Jf: 1},
+		{Code: answer, K: no},
 	}
+	executable := []unix.SockFilter{word(2), {Code: has, K: unix.PROT_EXEC, Jf: 1}, {Code: answer, K: no}}
+	if compiling {
+		executable = nil
+	}
+	yes := unix.SockFilter{Code: answer, K: allow}
+	when(unix.SYS_MMAP, append(slices.Concat(uncounted, executable), yes)...)
+	when(unix.SYS_MPROTECT, append(executable, yes)...)
 	if compiling { // For Lock.
 		when(unix.SYS_SECCOMP, unix.SockFilter{Code: answer, K: allow})
 	}

@@ -57,6 +57,7 @@ func LoadReplaceable(ctx context.Context, rt *host.Runtime, cfg sched.PluginConf
 		s.registered = s.events(first.EventsToRegister())
 	}
 	s.current.Store(first)
+	s.signs(first)
 	p := composed(base{slot: s}, s.points).(Replaceable)
 	context.AfterFunc(ctx, func() { _ = p.Close(context.WithoutCancel(ctx)) })
 	return p, nil
@@ -85,9 +86,11 @@ type slot struct {
 	// pinning is held while a cycle begins.
 	pinning sync.Mutex
 
-	// replacing is held while the plugin is replaced, and loaded is the number of those before.
+	// replacing is held while the plugin is replaced, and loaded is the number of those before. signed is
+	// the guest that has signed the queued Pods, nil if none has: while there is no guest, none is signed.
 	replacing sync.Mutex
 	loaded    int
+	signed    *sched.Plugin
 }
 
 // absence is the reason that there is no guest.
@@ -139,7 +142,7 @@ func (s *slot) replace(ctx context.Context, cfg sched.PluginConfig, absent error
 	}
 	before := s.current.Load()
 	if absent == nil {
-		if err := s.fits(before, next); err != nil {
+		if err := s.fits(next); err != nil {
 			return errors.Join(fmt.Errorf("plugin %q: %w", s.name, err), next.Close(context.WithoutCancel(ctx)))
 		}
 		if s.handle != nil {
@@ -147,6 +150,7 @@ func (s *slot) replace(ctx context.Context, cfg sched.PluginConfig, absent error
 		}
 	}
 	s.current.Store(next)
+	s.signs(next)
 	if before.absent == nil {
 		runtime.AddCleanup(before, func(engine *sched.Plugin) { go func() { _ = engine.Close(context.Background()) }() }, before.Plugin)
 	}
@@ -156,8 +160,15 @@ func (s *slot) replace(ctx context.Context, cfg sched.PluginConfig, absent error
 // errOnce is the error of a guest that needs what the scheduler was not asked for.
 var errOnce = errors.New("the scheduler asks for that once, at its start: restart it")
 
-// fits returns an error if the scheduler cannot go on with a plugin in place of another.
-func (s *slot) fits(before, next *plugin) error {
+// signs records that a plugin signs Pods from now on.
+func (s *slot) signs(p *plugin) {
+	if p.absent == nil {
+		s.signed = p.Plugin
+	}
+}
+
+// fits returns an error if the scheduler cannot go on with a plugin.
+func (s *slot) fits(next *plugin) error {
 	points := next.Points()
 	switch {
 	case points.QueueSort && !s.points.QueueSort:
@@ -177,10 +188,10 @@ func (s *slot) fits(before, next *plugin) error {
 			return fmt.Errorf("the guest registers for different cluster events: %w", errOnce)
 		}
 	}
-	if before.absent != nil {
+	if s.signed == nil {
 		return nil
 	}
-	return next.SignsLike(before.Plugin)
+	return next.SignsLike(s.signed)
 }
 
 // events returns the events that the scheduler registers, whose hints are those of the current guest.

@@ -169,6 +169,30 @@ func TestAGuestThatTheSchedulerWasNotAskedFor(t *testing.T) {
 	}
 }
 
+// TestSignaturesOutliveTheirGuest takes the guest away that has signed the queued Pods: the next may
+// depend on no more of them than it did.
+func TestSignaturesOutliveTheirGuest(t *testing.T) {
+	reading := func(label string) sched.PluginConfig {
+		cfg := scripted(abi.MaskOf(abi.Filter), abi.Success)
+		cfg.Reads = []string{"-pod.metadata.name", "-pod.metadata.uid", "pod.metadata.labels[" + label + "]"}
+		return cfg
+	}
+	p := replaceable(t, reading("rank"), nil)
+	if list, s := p.(fwk.SignPlugin).SignPod(t.Context(), pod("p", "")); len(list) == 0 || !s.IsSuccess() {
+		t.Fatalf("the host does not sign for the guest: %v, %v", list, text(s))
+	}
+	absent := sched.PluginConfig{Config: host.Config{Name: "scripted"}, FailurePolicy: host.Ignore}
+	if err := p.Replace(t.Context(), absent, errors.New("it was deleted")); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Replace(t.Context(), reading("tier"), nil); err == nil || !strings.Contains(err.Error(), "without it: restart the scheduler") {
+		t.Errorf("a guest that reads another label: error %v", err)
+	}
+	if err := p.Replace(t.Context(), reading("rank"), nil); err != nil {
+		t.Errorf("a guest that reads the same label: %v", err)
+	}
+}
+
 // TestAnAbsentGuestIsNeutral calls every method of a plugin without a guest.
 func TestAnAbsentGuestIsNeutral(t *testing.T) {
 	cfg := sched.PluginConfig{Config: host.Config{Name: "none"}, FailurePolicy: host.Ignore}
@@ -212,6 +236,7 @@ func TestAnAbsentGuestIsNeutral(t *testing.T) {
 		want[name] = "Skip"
 	}
 	want["PostFilter"] = "Unschedulable"
+	want["SignPod"] = "Unschedulable: the plugin has no guest, and the next one may look at all of a Pod" // A later guest relies on signatures.
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -241,7 +241,11 @@ func (b base) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
 }
 
 func (b base) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	list, s := b.engine().SignPod(pod)
+	p := b.engine()
+	if p.absent != nil { // The results of a later guest may depend on anything.
+		return nil, fwk.NewStatus(fwk.Unschedulable, "the plugin has no guest, and the next one may look at all of a Pod")
+	}
+	list, s := p.SignPod(pod)
 	var fragments []fwk.SignFragment
 	for _, f := range list {
 		fragments = append(fragments, fwk.SignFragment{Key: f.Key, Value: f.Value})

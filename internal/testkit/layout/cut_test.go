@@ -32,7 +32,7 @@ var boundedLists = map[string][]string{
 	"internal/wasmbin/decode.go":                             {"bin[:min(len(bin), len(preamble))]"},
 	"sched/wasmextension.go":                                 {"texts[:min(len(texts), 2*maxAttributes)]"},
 	"internal/wall/lane_linux.go":                            {"l.text[:min(l.length.Load(), maxText)]"}, // It bounds a length of the other process.
-	"host/wall_linux.go":                                     {"w.words[:maxParams]"},
+	"host/wall_linux.go":                                     {"w.words[:maxParams]", "r.Weak[:min(len(r.Weak), maxWeak)]"},
 }
 
 // ofNoText are functions that take lists, or bytes that are no text.

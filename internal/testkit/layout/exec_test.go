@@ -22,7 +22,7 @@ var commands = map[string]string{
 	"internal/guestbuild/build_c.go":    "names of files, which argument keeps from being flags, and compile_flags.txt, whose lines are flags",
 	"internal/guestbuild/build_rust.go": "constants and absolute paths",
 	"internal/guestbuild/guestbuild.go": "constants and absolute paths",
-	"internal/wall/process_linux.go":    "the binary of the process itself, without arguments",
+	"internal/wall/process_linux.go":    "the program itself, with a constant name",
 }
 
 // TestProgramsAreRunInKnownPlaces fails for a file that runs a program and is not known: a text of
