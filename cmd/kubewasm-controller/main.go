@@ -267,7 +267,7 @@ func (o *options) setup(mgr manager.Manager, registries *oci.Client) error {
 	if err != nil {
 		return err
 	}
-	processes := status.Processes{Client: mgr.GetClient(), Reports: store}
+	processes := &status.Processes{Client: mgr.GetClient(), Reports: store}
 	if err := mgr.Add(store); err != nil {
 		return err
 	}
@@ -279,9 +279,9 @@ func (o *options) setup(mgr manager.Manager, registries *oci.Client) error {
 	controllers := []interface{ SetupWithManager(manager.Manager) error }{
 		&status.Reconciler{Processes: processes, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("kubewasm-controller")},
 		&pins.Reconciler{Client: mgr.GetClient(), Registries: registries, Interval: o.interval},
-		&entries.Reconciler{Config: o.entries, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Processes: &processes},
+		&entries.Reconciler{Config: o.entries, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Processes: processes},
 		&rollouts.Reconciler{
-			Namespace: o.entries.Namespace, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Processes: &processes, Events: mgr.GetEventRecorder("kubewasm-controller"), RolledBack: page.RolledBack,
+			Namespace: o.entries.Namespace, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Processes: processes, Events: mgr.GetEventRecorder("kubewasm-controller"), RolledBack: page.RolledBack,
 		},
 	}
 	for _, c := range controllers {

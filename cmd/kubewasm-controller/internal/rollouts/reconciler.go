@@ -70,6 +70,8 @@ type Reconciler struct {
 
 	// long are the keys of plugins whose history is too long, since processes served some of it.
 	long sync.Map
+	// waiting are the keys that wait in the queue because of reports.
+	waiting status.Waiting[plugin.Key]
 }
 
 // SetupWithManager adds the controller to a manager.
@@ -82,7 +84,11 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	}
 	err = c.Watch(source.TypedFunc[plugin.Key](func(_ context.Context, q status.Queue) error {
 		return r.Processes.Reports.OnChange(func(before, after *reports.Report) {
-			reports.Changed(before, after, func(k plugin.Key) { q.AddAfter(k, pause) })
+			reports.Changed(before, after, func(k plugin.Key) {
+				if r.waiting.Add(k) {
+					q.AddAfter(k, pause)
+				}
+			})
 		})
 	}))
 	if err != nil {
@@ -112,6 +118,7 @@ func pinOf(p plugin.Plugin) string {
 
 // Reconcile decides about a plugin.
 func (r *Reconciler) Reconcile(ctx context.Context, key plugin.Key) (reconcile.Result, error) {
+	r.waiting.Taken(key)
 	object := plugin.New(key.Kind)
 	if err := r.Client.Get(ctx, key.ObjectKey(), object); err != nil {
 		r.long.Delete(key)

@@ -91,7 +91,7 @@ func (p *Processes) of(ctx context.Context, component string) ([]process, error)
 			uids[pod.UID] = pod
 		}
 	}
-	var all []process
+	all := make([]process, 0, len(uids))
 	now := time.Now()
 	for _, r := range p.Reports.All(component) {
 		uid, owned := r.Pod()
@@ -129,13 +129,14 @@ func (p *Processes) Of(ctx context.Context, of plugin.Plugin, selector labels.Se
 		return nil, err
 	}
 	var list []Process
+	labelsOf := p.nodes(ctx)
 	for _, process := range all {
 		if plugin.Component(of.Key.Kind) == plugin.Webhook && process.namespace != webhooks {
 			continue
 		}
 		one := Process{Name: process.name}
 		if plugin.Component(of.Key.Kind) == plugin.Agent {
-			one.Name, one.Labels = cmp.Or(process.node, process.name), p.labels(ctx, process.node)
+			one.Name, one.Labels = cmp.Or(process.node, process.name), labelsOf(process.node)
 			if process.report != nil { // By the name that it has for itself.
 				one.Name = cmp.Or(process.report.Node, process.name)
 			}
@@ -154,14 +155,18 @@ func (p *Processes) Of(ctx context.Context, of plugin.Plugin, selector labels.Se
 	return list, nil
 }
 
-// labels returns the labels of a node, nil if it is unknown.
-func (p *Processes) labels(ctx context.Context, name string) labels.Set {
+// nodes returns a function for the labels of nodes, nil for a node that is unknown. It reads all into
+// one object: a reconciliation asks for thousands.
+func (p *Processes) nodes(ctx context.Context) func(name string) labels.Set {
 	node := &metav1.PartialObjectMetadata{}
-	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
-	if name == "" || p.Client.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy) != nil {
-		return nil
+	return func(name string) labels.Set {
+		*node = metav1.PartialObjectMetadata{}
+		node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+		if name == "" || p.Client.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy) != nil {
+			return nil
+		}
+		return node.Labels
 	}
-	return node.Labels
 }
 
 // Snapshot are the processes of a component at one time.

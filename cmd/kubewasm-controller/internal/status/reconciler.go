@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
@@ -35,22 +34,25 @@ type Queue = workqueue.TypedRateLimitingInterface[plugin.Key]
 
 // Reconciler writes the status of plugins, and removes reports whose Pod is gone.
 type Reconciler struct {
-	Processes
+	*Processes
 	Client client.Client
 	// Reader reads from the API server.
 	Reader client.Reader
 	// Events receives an Event on the object of a plugin that stops to serve as it was declared, and
 	// one when it does so again.
 	Events events.EventRecorder
+
+	// keys wait in the queue, and so do all plugins of components.
+	keys       Waiting[plugin.Key]
+	components Waiting[string]
 }
 
 // SetupWithManager adds the controllers to a manager.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	c, err := controller.NewTyped("status", mgr, controller.TypedOptions[plugin.Key]{Reconciler: r, MaxConcurrentReconciles: 2, SkipNameValidation: ptr.To(true)})
+	c, err := controller.NewTyped("status", mgr, controller.TypedOptions[plugin.Key]{Reconciler: r, SkipNameValidation: ptr.To(true)})
 	if err != nil {
 		return err
 	}
-	soon := func(q Queue, k plugin.Key) { q.AddAfter(k, interval) }
 	err = c.Watch(source.TypedFunc[plugin.Key](func(ctx context.Context, q Queue) error {
 		return r.Reports.OnChange(func(before, after *reports.Report) {
 			if before == nil || after == nil || before.Node != after.Node {
@@ -58,14 +60,14 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 				r.enqueue(ctx, q, componentOf(before, after))
 				return
 			}
-			reports.Changed(before, after, func(k plugin.Key) { soon(q, k) })
+			reports.Changed(before, after, func(k plugin.Key) { r.soon(q, k) })
 		})
 	}))
 	if err != nil {
 		return err
 	}
 	for _, kind := range append(plugin.Kinds(), plugin.SchedulerPlugin) {
-		if err := c.Watch(Plugins(mgr, kind, soon, func(_, _ plugin.Plugin) bool { return true })); err != nil {
+		if err := c.Watch(Plugins(mgr, kind, r.soon, func(_, _ plugin.Plugin) bool { return true })); err != nil {
 			return err
 		}
 	}
@@ -147,10 +149,21 @@ func onNodes(enqueue func(context.Context, Queue, string)) handler.TypedEventHan
 	}
 }
 
+// soon enqueues a plugin.
+func (r *Reconciler) soon(q Queue, k plugin.Key) {
+	if r.keys.Add(k) {
+		q.AddAfter(k, interval)
+	}
+}
+
 // enqueue enqueues all plugins of a component.
 func (r *Reconciler) enqueue(ctx context.Context, q Queue, component string) {
+	if !r.components.Add(component) {
+		return
+	}
 	for _, list := range plugin.Lists(component) {
 		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			r.components.Taken(component)
 			return // The cache ends.
 		}
 		for _, p := range plugin.All(list) {
@@ -161,6 +174,8 @@ func (r *Reconciler) enqueue(ctx context.Context, q Queue, component string) {
 
 // Reconcile writes the status of a plugin.
 func (r *Reconciler) Reconcile(ctx context.Context, key plugin.Key) (reconcile.Result, error) {
+	r.keys.Taken(key)
+	r.components.Taken(plugin.Component(key.Kind))
 	object := plugin.New(key.Kind)
 	if err := r.Client.Get(ctx, key.ObjectKey(), object); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -170,7 +185,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key plugin.Key) (reconcile.R
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	status := summary(p, processes, func(name string) labels.Set { return r.labels(ctx, name) })
+	status := summary(p, processes, r.nodes(ctx))
 	ready := &status.Conditions[0]
 	before := meta.FindStatusCondition(p.Status.Conditions, ready.Type)
 	err = Apply(ctx, r.Client, p, "status", map[string]any{
