@@ -250,7 +250,9 @@ func TestElasticQuotas(t *testing.T) {
 		t.Fatalf("%v run", names)
 	}
 
-	// What team a no longer uses is borrowed again.
+	// What team a no longer uses is borrowed again. The Pod of team a that waits goes first: it would take
+	// back what b5 borrows while the others go.
+	s.must(s.Client.CoreV1().Pods("a").Delete(t.Context(), "a3", metav1.DeleteOptions{}))
 	s.must(s.Client.CoreV1().Pods("a").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 	s.runs("b5")
 }
