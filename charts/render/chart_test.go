@@ -308,8 +308,10 @@ func (i *installed) checkRights(t *testing.T) {
 	for _, b := range all[*rbacv1.RoleBinding](i) {
 		bind(b.Name, b.Namespace, b.RoleRef, b.Subjects)
 	}
+	// These are for people: the cluster's own roles aggregate two, and whoever installs binds the third.
+	people := []string{"ClusterRole /kubewasm-author", "ClusterRole /kubewasm-viewer", "ClusterRole /kubewasm-operator"}
 	for role := range roles {
-		if !bound[role] {
+		if !bound[role] && !slices.Contains(people, role) {
 			t.Errorf("%s is not bound", role)
 		}
 	}
