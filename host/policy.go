@@ -55,7 +55,7 @@ func (p ResetPolicy) check() error {
 	return fmt.Errorf("reset is %q, want %s", string(p), list(known))
 }
 
-// Isolation is what stands between a guest and the process of the component, beside the checks of the
+// Isolation separates a guest from the process of the component, in addition to the checks of the
 // compiled code. Empty means IsolationNone, or RuntimeConfig.MinimumIsolation.
 type Isolation string
 

@@ -65,8 +65,8 @@ func TrustsOf(objects []Object) (all Trusts, err error) {
 	return all, err
 }
 
-// Allowed is what the plugins of a namespace may have. Several ModuleTrusts add up: what one allows is
-// allowed, and the largest bound counts.
+// Allowed holds the permissions and bounds of the plugins of a namespace. Several ModuleTrusts add up:
+// each permission of one counts, and the largest bound.
 type Allowed struct {
 	namespace string
 	trusts    Trusts
