@@ -213,8 +213,8 @@ func (r *Reconciler) tell(object client.Object, before, now *metav1.Condition) {
 }
 
 // removeReports adds the controller that removes reports whose Pod is gone, and those of no Pod that are
-// not renewed. The garbage collector
-// does so as well, and not if the Pod went before its report came.
+// not renewed. The garbage collector removes the former as well, but not if the Pod went before its
+// report came.
 func (r *Reconciler) removeReports(mgr manager.Manager) error {
 	remove := reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		report := r.Reports.Get(req.Namespace, req.Name)
