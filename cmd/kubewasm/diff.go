@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/pmezard/go-difflib/difflib"
@@ -25,6 +26,7 @@ import (
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/api/v1alpha1"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host/configfile"
+	"github.com/kubewasm/kubewasm/internal/clusterplugins"
 	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/sched"
 )
@@ -224,7 +226,7 @@ func unified(before, after *unstructured.Unstructured) (string, error) {
 func mistakesOf(u *unstructured.Unstructured) []string {
 	spec, _, _ := unstructured.NestedMap(u.Object, "spec")
 	var to any
-	own := []string{"rollout", "revision", "revisionHistoryLimit"} // The members that only objects have.
+	own := slices.Clone(clusterplugins.Controlled) // The members that only objects have.
 	switch u.GetKind() {
 	case "ClusterAdmissionPolicy", "AdmissionPolicy":
 		to = &manage.PluginSpec{}
