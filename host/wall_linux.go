@@ -217,11 +217,11 @@ func (p *remoteProcess) start(r *remote) {
 				p.Kill(context.Canceled)
 			}
 		}()
-		if r.most != 0 {
-			late := time.AfterFunc(r.most, func() {
-				p.Kill(fmt.Errorf("the process of the guest does not start: %w within %s", context.DeadlineExceeded, r.most))
-			})
-			defer late.Stop()
+		begun, most := time.Now(), r.most
+		late := fmt.Errorf("the process of the guest does not start: %w within %s", context.DeadlineExceeded, most)
+		if most != 0 {
+			timer := time.AfterFunc(most, func() { p.Kill(late) })
+			defer timer.Stop()
 		}
 		file, err := wall.NewFile(maxReply)
 		if err != nil {
@@ -237,6 +237,9 @@ func (p *remoteProcess) start(r *remote) {
 		}
 		if packet, err = p.Receive(); err != nil {
 			return err
+		}
+		if most != 0 && time.Since(begun) > most { // The timer of a busy machine can be later than the answer.
+			return late
 		}
 		n, err := strconv.Atoi(string(packet))
 		if err != nil || n < 0 || n > maxReply {
