@@ -73,11 +73,10 @@ func clockResGet(inst *Instance, args []uint64) uint64 {
 }
 
 func (i *Instance) putTime(ptr uint64, nanoseconds int64) uint64 {
-	at, ok := i.bytes(ptr, 8)
-	if !ok {
+	if !i.has(ptr, 8) {
 		return wasiFault
 	}
-	binary.LittleEndian.PutUint64(at, uint64(nanoseconds))
+	i.put(uint32(ptr), binary.LittleEndian.AppendUint64(make([]byte, 0, 8), uint64(nanoseconds)))
 	return wasiSuccess
 }
 

@@ -94,8 +94,10 @@ type compiledKey struct {
 	compile      time.Duration
 	defineMemory bool
 	profile      bool
-	// domain is the plugin whose process has the module, empty for a module in this process.
+	// domain is the plugin whose process has the module, empty for a module in this process. guests is
+	// the memory that its guests may have together.
 	domain string
+	guests uint64
 }
 
 // compile returns the compiled module of a version. It compiles unless another version
@@ -106,10 +108,16 @@ type compiledKey struct {
 func (rt *Runtime) compile(ctx context.Context, v *version, module []byte, ship func(context.Context) ([]byte, error)) (*compiled, error) {
 	ctx, cancel := context.WithTimeout(ctx, v.limits.BuildTimeout)
 	defer cancel()
-	c := rt.share(compiledKey{
-		v.digest, v.limits.MemoryBytes, v.limits.StackBytes, v.limits.Compile, v.dialect != nil && v.dialect.DefineMemory,
-		v.plugin.cfg.Profiler != nil, v.domain(),
-	}, module, ship)
+	key := compiledKey{
+		digest: v.digest, memoryBytes: v.limits.MemoryBytes, stackBytes: v.limits.StackBytes, compile: v.limits.Compile,
+		defineMemory: v.dialect != nil && v.dialect.DefineMemory, profile: v.plugin.cfg.Profiler != nil,
+	}
+	if v.plugin.isolation() == IsolationProcess {
+		key.domain = "plugin " + v.plugin.label
+		// While a version is replaced, another one may have as many instances.
+		key.guests = min(rt.memory.Budget.Limit(), 2*uint64(v.limits.Instances)*v.limits.MemoryBytes)
+	}
+	c := rt.share(key, module, ship)
 	select {
 	case <-c.ready:
 		if c.err != nil {
@@ -141,14 +149,6 @@ func (rt *Runtime) share(key compiledKey, module []byte, ship func(context.Conte
 	rt.building.Add(1) // The calling version is counted already, so the Runtime is not closed.
 	go c.build(ctx, module, ship)
 	return c
-}
-
-// domain returns the domain of a compiledKey.
-func (v *version) domain() string {
-	if v.plugin.isolation() != IsolationProcess {
-		return ""
-	}
-	return "plugin " + v.plugin.label
 }
 
 // release ends the use of a compiled module by a version. The last one frees it.

@@ -250,25 +250,23 @@ func (i *Instance) handle(level int, export ExportIndex) *api.Function {
 // [DialectInstance.Do]; the guest pays fuel for that. It returns an error, and writes nothing, if
 // the bytes would not lie in the guest's memory.
 func (i DialectInstance) Put(ptr uint32, data []byte) error {
-	memory, _ := i.memory.Read(0, i.memory.Size())
-	to, err := abi.Read(memory, ptr, uint32(len(data)))
-	if err != nil {
+	if _, err := abi.Read(i.space(), ptr, uint32(len(data))); err != nil {
 		return err
 	}
 	if i.tape != nil {
 		i.tape.Bytes(recording.Put, data, uint64(ptr))
 	}
 	i.meter.chargeBytes(len(data))
-	copy(to, data)
+	if len(data) != 0 {
+		i.put(ptr, data)
+	}
 	return nil
 }
 
 // Look returns bytes of the guest's memory free of charge, and without a trace in a recording. They
 // are lent.
 func (i DialectInstance) Look(ptr, length uint32) ([]byte, error) {
-	memory, _ := i.memory.Read(0, i.memory.Size())
-	data, err := abi.Read(memory, ptr, length)
-	return i.lend(data), err
+	return i.lend(ptr, length)
 }
 
 // Peek is [Instance.Read], except that bytes outside of the guest's memory are an error.
@@ -283,17 +281,21 @@ func (i DialectInstance) Peek(ptr, length uint32) ([]byte, error) {
 // of [Instance.Read] are, and the guest pays fuel for them. A text longer than Limits.ResultBytes
 // ends the call.
 func (i DialectInstance) Text(ptr uint32) []byte {
-	memory, _ := i.memory.Read(0, i.memory.Size())
-	if uint64(ptr) >= uint64(len(memory)) {
-		i.Abort(fmt.Errorf("address %d is out of bounds of the guest's memory of %d bytes", ptr, len(memory)))
+	size := len(i.space())
+	if uint64(ptr) >= uint64(size) {
+		i.Abort(fmt.Errorf("address %d is out of bounds of the guest's memory of %d bytes", ptr, size))
 	}
 	limit := i.version.limits.ResultBytes
-	text := memory[ptr:min(len(memory), int(ptr)+limit+1)]
-	n := bytes.IndexByte(text, 0)
-	if n < 0 {
-		i.Abort(fmt.Errorf("text at %d does not end within %d bytes", ptr, limit))
+	most := min(size-int(ptr), limit+1)
+	// Pieces of a memory in another process are copied.
+	n, text := -1, []byte(nil)
+	for piece := min(most, 512); n < 0; piece = min(most, 8*piece) {
+		text, _ = i.lend(ptr, uint32(piece))
+		if n = bytes.IndexByte(text, 0); n < 0 && piece == most {
+			i.Abort(fmt.Errorf("text at %d does not end within %d bytes", ptr, limit))
+		}
 	}
-	text = i.lend(text[:n])
+	text = text[:n]
 	if i.tape != nil {
 		i.tape.Bytes(recording.Text, text, uint64(ptr))
 	}

@@ -55,11 +55,9 @@ func exampleDialect() host.Dialect {
 				switch stack[0] {
 				case 1: // Put the number into new memory, and return it from there.
 					at := uint32(inst.Dialect().Invoke(alloc, 4))
-					data, err := abi.Read(inst.Dialect().Memory(), at, 4)
-					if err != nil {
+					if err := inst.Dialect().Put(at, binary.LittleEndian.AppendUint32(nil, uint32(stack[1]))); err != nil {
 						inst.Abort(err)
 					}
-					binary.LittleEndian.PutUint32(data, uint32(stack[1]))
 					stack[0] = uint64(binary.LittleEndian.Uint32(inst.Dialect().Memory()[at:]))
 				case 2:
 					stack[0] = inst.Dialect().Invoke(again, stack[1])

@@ -462,8 +462,12 @@ func (i *Instance) Write(buf, limit uint32, data []byte) uint32 {
 	if uint64(len(data)) <= uint64(limit) {
 		i.meter.chargeBytes(len(data))
 	}
-	memory, _ := i.memory.Read(0, i.memory.Size())
-	n, err := abi.Write(memory, buf, limit, data)
+	n, err := uint32(len(data)), error(nil)
+	if i.remote == nil || len(data) > math.MaxInt32 {
+		n, err = abi.Write(i.space(), buf, limit, data)
+	} else if _, err = abi.Write(i.space(), buf, limit, nil); err == nil && uint64(n) <= uint64(limit) {
+		i.remote.write(buf, data)
+	}
 	if i.tape != nil {
 		i.recordWrite(buf, limit, data)
 	}
@@ -476,8 +480,7 @@ func (i *Instance) Write(buf, limit uint32, data []byte) uint32 {
 // WriteLength is [Instance.Write] for an answer of n bytes that is longer than limit, if the caller
 // does not have its bytes.
 func (i *Instance) WriteLength(buf, limit uint32, n uint64) uint32 {
-	memory, _ := i.memory.Read(0, i.memory.Size())
-	_, err := abi.Write(memory, buf, limit, nil)
+	_, err := abi.Write(i.space(), buf, limit, nil)
 	if n > math.MaxInt32 || n <= uint64(limit) {
 		err = errors.Join(err, fmt.Errorf("an answer of %d bytes, for a buffer of %d, has no bytes", n, limit))
 	}
@@ -501,9 +504,7 @@ func (i *Instance) Read(ptr, length uint32) []byte {
 		i.Abort(fmt.Errorf("%d bytes are more than the limit of %d", length, i.version.limits.ResultBytes))
 	}
 	i.meter.chargeBytes(int(length))
-	memory, _ := i.memory.Read(0, i.memory.Size())
-	data, err := abi.Read(memory, ptr, length)
-	data = i.lend(data)
+	data, err := i.lend(ptr, length)
 	if i.tape != nil {
 		i.tape.Bytes(recording.Read, data, uint64(ptr), uint64(length))
 	}
@@ -513,13 +514,31 @@ func (i *Instance) Read(ptr, length uint32) []byte {
 	return data
 }
 
-// lend returns bytes of the guest's memory for a host function. Another process may change its
-// memory at any time, so that they are copied.
-func (i *Instance) lend(b []byte) []byte {
-	if i.remote == nil {
-		return b
+// space returns the guest's memory. If that is in another process, only its length is right.
+func (i *Instance) space() []byte {
+	if i.remote != nil {
+		return i.remote.space()
 	}
-	return i.remote.copy(b)
+	memory, _ := i.memory.Read(0, i.memory.Size())
+	return memory
+}
+
+// lend returns bytes of the guest's memory for a host function: copies, if that is in another process.
+func (i *Instance) lend(ptr, length uint32) ([]byte, error) {
+	data, err := abi.Read(i.space(), ptr, length)
+	if i.remote != nil && len(data) != 0 {
+		data = i.remote.read(ptr, length)
+	}
+	return data, err
+}
+
+// put copies data to the guest's memory, which must have room for it.
+func (i *Instance) put(ptr uint32, data []byte) {
+	if i.remote != nil {
+		i.remote.write(ptr, data)
+		return
+	}
+	copy(i.space()[ptr:], data)
 }
 
 // Keep counts n bytes that a host function keeps until the call ends, and ends the call beyond
@@ -585,9 +604,5 @@ type output struct {
 	limit int
 }
 
-// add keeps the part of p that fits.
-func (o *output) add(p []byte) {
-	if room := o.limit - len(o.bytes); room > 0 {
-		o.bytes = append(o.bytes, p[:min(len(p), room)]...)
-	}
-}
+// room returns the number of bytes that can still be kept.
+func (o *output) room() int { return max(o.limit-len(o.bytes), 0) }

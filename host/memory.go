@@ -36,7 +36,7 @@ func (v *version) newMemory(inst *Instance) (err error) {
 	// A start section runs in each instance, and must find the same memory as in
 	// the first.
 	if v.compiled.remote != nil {
-		err = v.newSharedMemory(inst, least, most)
+		err = v.newRemoteMemory(inst, least, most)
 	} else if s := v.snapshot; s != nil && !v.compiled.info.Starts {
 		inst.linear, err = v.plugin.runtime.memory.NewFrom(s.image, least, most)
 	} else {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/tetratelabs/wazero/api"
 
@@ -16,6 +17,8 @@ import (
 // its first call.
 type snapshot struct {
 	image *snapmem.Image
+	// number is another one for each snapshot.
+	number uint64
 	// size is that of the image, in bytes, even after the image is closed.
 	size    uint64
 	globals []uint64
@@ -133,11 +136,25 @@ func (v *version) takeSnapshot(inst *Instance) error {
 		v.snapshot = own
 	}
 	v.resetGrown = v.plugin.adapter.ResetGrown && v.dialect == nil
-	if err := inst.linear.Adopt(v.snapshot.image); err != nil {
+	if err := inst.adopt(v.snapshot); err != nil {
 		return fmt.Errorf("plugin %q: map snapshot: %w: %w", v.plugin.cfg.Name, ErrMemory, err)
+	}
+	if inst.remote != nil {
+		inst.remote.restored = true
 	}
 	return nil
 }
+
+// adopt makes a snapshot the one that restore restores.
+func (i *Instance) adopt(s *snapshot) error {
+	if i.remote != nil {
+		return i.remote.adopt(s)
+	}
+	return i.linear.Adopt(s.image)
+}
+
+// snapshots is the number of snapshots that were taken.
+var snapshots atomic.Uint64
 
 // newSnapshot copies the state of inst. The copy shares pages that equal those of the base.
 func (v *version) newSnapshot(inst *Instance) (*snapshot, error) {
@@ -145,16 +162,19 @@ func (v *version) newSnapshot(inst *Instance) (*snapshot, error) {
 	if v.base != nil {
 		base = v.base.image
 	}
-	memory, _ := inst.memory.Read(0, inst.memory.Size())
+	globals := make([]uint64, len(v.compiled.info.Globals))
+	var memory []byte
+	if inst.remote != nil {
+		memory = inst.remote.image(globals)
+	} else {
+		memory, _ = inst.memory.Read(0, inst.memory.Size())
+	}
 	image, err := v.plugin.runtime.memory.NewImage(memory, base)
 	if err != nil {
 		return nil, fmt.Errorf("plugin %q: take snapshot: %w: %w", v.plugin.cfg.Name, ErrMemory, err)
 	}
-	s := &snapshot{image: image, size: image.Size(), wasi: inst.wasi, clock: inst.meter.clock(), globals: make([]uint64, len(v.compiled.info.Globals))}
+	s := &snapshot{image: image, size: image.Size(), wasi: inst.wasi, clock: inst.meter.clock(), number: snapshots.Add(1), globals: globals}
 	inst.bindGlobals()
-	if inst.remote != nil {
-		inst.remote.getGlobals(s.globals)
-	}
 	for i, g := range inst.globals {
 		s.globals[i] = g.Get()
 	}
@@ -168,18 +188,19 @@ func (v *version) newSnapshot(inst *Instance) (*snapshot, error) {
 // restore brings inst, new or used, to the state of the snapshot and reports
 // whether it could.
 func (v *version) restore(inst *Instance) bool {
-	if v.snapshot == nil || inst.remote != nil && !inst.remote.alive() || !inst.linear.Reset(inst.memory) {
+	switch s := v.snapshot; {
+	case s == nil:
 		return false
-	}
-	if inst.remote != nil {
-		inst.remote.setGlobals(v.snapshot.globals)
-	} else {
-		for i, g := range inst.globals {
-			g.Set(v.snapshot.globals[i])
+	case inst.remote != nil:
+		if !inst.remote.reset(s) {
+			return false
 		}
-	}
-	if inst.remote != nil && !inst.remote.alive() {
+	case !inst.linear.Reset(inst.memory):
 		return false
+	default:
+		for i, g := range inst.globals {
+			g.Set(s.globals[i])
+		}
 	}
 	inst.wasi = v.snapshot.wasi
 	// A start section has run and may have printed.

@@ -327,8 +327,8 @@ func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 	}
 	if v.snapshot != nil {
 		inst.bindGlobals()
-		if v.compiled.info.Starts || inst.remote != nil {
-			if err := inst.linear.Adopt(v.snapshot.image); err != nil {
+		if v.compiled.info.Starts {
+			if err := inst.adopt(v.snapshot); err != nil {
 				v.discard(inst)
 				return nil, fmt.Errorf("plugin %q: instantiate: map snapshot: %w: %w", v.plugin.cfg.Name, ErrMemory, err)
 			}

@@ -3,6 +3,7 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -225,7 +226,7 @@ var attempts = []attempt{
 
 // lie sends the parent a message.
 func lie(w *walled, op wall.Op, n uint32) uint64 {
-	w.lane.Send(wall.Message{Op: op, N: n, Fuel: 1 << 62, Stack: 1 << 63}, []uint64{1 << 63, 1 << 62}, strings.Repeat("x", 1000))
+	w.lane.Send(wall.Message{Op: op, N: n, Fuel: 1 << 62, Stack: 1 << 63}, []uint64{1 << 63, 1 << 62}, 1<<20)
 	_ = w.lane.Wait(nil)
 	return 0
 }
@@ -553,7 +554,7 @@ func TestMalformedMessages(t *testing.T) {
 	for done < 100_000 {
 		inst := &Instance{plugin: p, version: &v, output: output{limit: 1 << 10}}
 		inst.ctx = callContext{parent: t.Context(), inst: inst}
-		if err := v.newSharedMemory(inst, pageSize, 4*pageSize); err != nil {
+		if err := v.newRemoteMemory(inst, pageSize, 4*pageSize); err != nil {
 			t.Fatal(err)
 		}
 		r := inst.remote
@@ -562,12 +563,12 @@ func TestMalformedMessages(t *testing.T) {
 		inst.meter.bind(r)
 		inst.meter.slice = fuelSlice
 
-		memory, lane := r.view.bytes, r.lane.Other()
+		lane := r.lane.Other()
 		r.lane.Spin = 0
 		r.check = func() error { // The parent is about to sleep, and the child has the turn.
 			done++
 			for range random.IntN(8) {
-				binary.LittleEndian.PutUint32(memory[random.IntN(1<<12)*4:], random.Uint32()>>random.IntN(32))
+				binary.LittleEndian.PutUint32(lane.Room()[random.IntN(1<<12)*4:], random.Uint32()>>random.IntN(32))
 			}
 			var words [wall.MaxWords]uint64
 			for i := range words {
@@ -577,7 +578,7 @@ func TestMalformedMessages(t *testing.T) {
 			if random.IntN(8) == 0 {
 				m.Op, m.N = wall.Op(random.Uint32()>>random.IntN(32)), random.Uint32()
 			}
-			lane.Send(m, words[:], strings.Repeat("x", random.IntN(100)))
+			lane.Send(m, words[:], random.IntN(1<<17))
 			return nil
 		}
 		for range 50 {
@@ -593,6 +594,7 @@ func TestMalformedMessages(t *testing.T) {
 			inst.broken = false
 		}
 		inst.linear.Free()
+		r.free()
 	}
 	if broken == 0 {
 		t.Error("no message broke a rule")
@@ -623,5 +625,111 @@ func BenchmarkIsolation(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// stores are the instructions that write to memory, in a module whose function filter takes the number of
+// one of them, an address and a value.
+var stores = func() (list [][]byte) {
+	address := []byte{0x20, 1, 0xa7}               // local.get 1, i32.wrap_i64
+	value, number := []byte{0x20, 2}, []byte{0xa7} // local.get 2; i32.wrap_i64
+	add := func(parts ...[]byte) { list = append(list, slices.Concat(parts...)) }
+	for op := byte(0x36); op <= 0x3e; op++ { // From i32.store to i64.store32.
+		var convert []byte
+		switch op {
+		case 0x36, 0x3a, 0x3b: // Those of i32.
+			convert = number
+		case 0x38: // f32.store
+			convert = []byte{0xa7, 0xbe} // i32.wrap_i64, f32.reinterpret_i32
+		case 0x39: // f64.store
+			convert = []byte{0xbf} // f64.reinterpret_i64
+		}
+		add(address, value, convert, []byte{op, 0, 0})
+	}
+	vector := slices.Concat(value, []byte{0xfd, 0x12}) // i64x2.splat
+	add(address, vector, []byte{0xfd, 0x0b, 0, 0})     // v128.store
+	for lane := byte(0x58); lane <= 0x5b; lane++ {     // From v128.store8_lane to v128.store64_lane.
+		add(address, vector, []byte{0xfd, lane, 0, 0, 1})
+	}
+	length := []byte{0x20, 2, 0x42, 0xff, 0xff, 3, 0x83, 0xa7}    // value & 65535, i32.wrap_i64
+	add(address, value, number, length, []byte{0xfc, 11, 0})      // memory.fill
+	add(address, []byte{0x41, 0}, length, []byte{0xfc, 10, 0, 0}) // memory.copy from 0
+	add(address, []byte{0x41, 0, 0x41, 8, 0xfc, 8, 0, 0})         // memory.init of 8 bytes
+	add([]byte{0x41, 1, 0x40, 0, 0x1a})                           // memory.grow by a page
+	add(value, []byte{0x24, 0})                                   // global.set
+	add([]byte{0})                                                // unreachable
+	return list
+}()
+
+// storesModule returns the module of stores, with 64 pages of memory.
+func storesModule() []byte {
+	leb := func(n int) []byte { return binary.AppendUvarint(nil, uint64(n)) }
+	section := func(id byte, body ...byte) []byte { return slices.Concat([]byte{id}, leb(len(body)), body) }
+	filter := []byte{0} // No more locals.
+	for n, store := range stores {
+		filter = slices.Concat(filter, []byte{0x20, 0, 0x42}, leb(n), []byte{0x51, 0x04, 0x40}, store, []byte{0x0b}) // if local.get 0 == n
+	}
+	filter = append(filter, 0x41, 0, 0x0b)
+	marker := []byte{0, 0x42, 0x80, 1, 0x0b}
+	return slices.Concat([]byte("\x00asm\x01\x00\x00\x00"),
+		section(1, 2, 0x60, 0, 1, 0x7e, 0x60, 3, 0x7e, 0x7e, 0x7e, 1, 0x7f),
+		section(3, 2, 0, 1),
+		section(5, 1, 1, 64, 0x90, 3), // Up to 400.
+		section(6, 1, 0x7e, 1, 0x42, 7, 0x0b),
+		section(7, []byte("\x03\x06memory\x02\x00\x0fkubewasm_abi_v1\x00\x00\x06filter\x00\x01")...),
+		section(12, 2),
+		section(10, slices.Concat([]byte{2}, leb(len(marker)), marker, leb(len(filter)), filter)...),
+		section(11, slices.Concat([]byte{2, 1, 8}, []byte("segment."), []byte{0, 0x41, 0x80, 0x20, 0x0b, 6}, []byte("active"))...))
+}
+
+// TestResetsMissNothing has a guest write to random places by every instruction that can, the host write,
+// and the memory grow, and compares all of it with the snapshot after each reset.
+func TestResetsMissNothing(t *testing.T) {
+	p, err := newWalledRuntime(t, IsolationProcess).Load(t.Context(), Config{
+		Name: "stores", Module: ModuleConfig{Bytes: storesModule()}, Reset: ResetPerCall, Limits: Limits{Instances: 1, Timeout: time.Minute},
+	}, Adapter{Kind: abi.KindScheduler})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := p.current.Load().snapshot
+	random := rand.New(rand.NewPCG(3, 4))
+	const memory = 64 * pageSize
+	written := map[int]int{}
+	for round := range 200 {
+		inst, err := p.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		globals := make([]uint64, len(s.globals))
+		if got := inst.remote.image(globals); !bytes.Equal(got, s.image.Bytes()) || !slices.Equal(globals, s.globals) || uint64(inst.memory.Size()) != s.size {
+			inst.Release() // The cleanup waits for it.
+			t.Fatalf("round %d begins with %d bytes that are not the snapshot's, or globals %d, want %d", round, len(got), globals, s.globals)
+		}
+		many := random.IntN(8)
+		if random.IntN(16) == 0 {
+			many = 600 // More pages than are kept.
+		}
+		for range many {
+			n, at := random.IntN(len(stores)), uint64(random.IntN(memory-1<<16))
+			if n == len(stores)-1 && many > 8 {
+				continue
+			}
+			if _, err := inst.Call(t.Context(), abi.Filter, uint64(n), at, random.Uint64()); (err != nil) != (n == len(stores)-1) {
+				t.Errorf("instruction %d: %v", n, err)
+			}
+			written[n]++
+		}
+		for range random.IntN(4) {
+			inst.put(uint32(random.IntN(memory-1<<17)), bytes.Repeat([]byte{byte(round)}, random.IntN(1<<17)))
+		}
+		inst.Release()
+	}
+	for n := range stores {
+		if written[n] == 0 {
+			t.Errorf("instruction %d has not run", n)
+		}
+	}
+	if n := p.current.Load().compiled.remote.now.instances.Load(); n != 1 {
+		t.Errorf("%d instances were made, want one that is reset", n)
 	}
 }

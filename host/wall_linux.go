@@ -4,15 +4,18 @@ package host
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tetratelabs/wazero"
@@ -21,7 +24,9 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 	"golang.org/x/sys/unix"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/internal/cut"
+	"github.com/kubewasm/kubewasm/internal/snapmem"
 	"github.com/kubewasm/kubewasm/internal/wall"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
@@ -35,6 +40,10 @@ const (
 	opSet                   // Set them.
 	opGrow                  // Grow the memory by N pages.
 	opCall                  // Call the function N.
+	opRead                  // Return N bytes of the memory from the first word on.
+	opWrite                 // Do nothing, but for the text of all messages of the parent: see remoteInstance.write.
+	opAdopt                 // Make an image the state that opReset restores.
+	opReset                 // Restore it.
 	opClose                 // End. It has no answer.
 	opAnswer                // The result of a question.
 	opPanic                 // The question ends the call.
@@ -54,6 +63,18 @@ type wallRequest struct {
 	DefineMemory          bool
 	GoPass, Interpreter   bool
 	ModuleBytes, ReplyMax int
+}
+
+// wallInstance is what a child needs for an instance, beside its lane, or for its image. The files of
+// the image are passed with it.
+type wallInstance struct {
+	ID          uint64
+	Least, Most uint64
+	// Image is the number of the image, 0 for none. Adopt is set for an instance that has a memory
+	// already.
+	Image  uint64
+	Layers []snapmem.Layer
+	Adopt  bool
 }
 
 // wallReply is the answer.
@@ -94,6 +115,8 @@ type remoteProcess struct {
 	ready chan struct{}
 	reply wallReply
 	err   error
+	// instances is the number of instances that it was asked for.
+	instances atomic.Uint64
 }
 
 // A process that ends is replaced maxEnds times within endsWithin.
@@ -205,7 +228,7 @@ func (e errRefused) Error() string { return string(e) }
 func (p *remoteProcess) start(r *remote) {
 	defer close(p.ready)
 	p.err = func() (err error) {
-		if p.Process, err = wall.Start(); err != nil {
+		if p.Process, err = wall.Start(r.c.key.guests); err != nil {
 			return err
 		}
 		answered := make(chan struct{})
@@ -301,10 +324,18 @@ type remoteInstance struct {
 	inst       *Instance
 	process    *remoteProcess
 	lane       wall.Lane
-	file       int
+	id         uint64
+	file       int // Of the lane, for the child.
 	view       remoteMemory
-	fuel       remoteCell
-	stack      remoteCell
+	// queued is the number of bytes in the lane's room that the next message has the child write to its
+	// memory.
+	queued int
+	// pending is set while a reset is under way. restored is set after the first one.
+	pending, restored bool
+	// seen are the ranges of memory that the running message has brought, in lent.
+	seen  []seenRange
+	fuel  remoteCell
+	stack remoteCell
 	// sent is the fuel that the child had last: it has no more afterwards.
 	sent      int64
 	functions map[string]*remoteFunction
@@ -312,7 +343,8 @@ type remoteInstance struct {
 	// frames has the words of the messages of the calls that are under way.
 	frames []*[wall.MaxWords]uint64
 	depth  int
-	// lent has the copies of memory that host functions have since the guest ran last.
+	// lent has the copies of memory that host functions have since the guest ran last. Earlier ones may
+	// lie in arrays that were replaced.
 	lent []byte
 	// messages counts those of the child. naps counts the sleeps in this wait since the call should
 	// have ended.
@@ -329,7 +361,13 @@ type remoteInstance struct {
 const maxLent = 1 << 20
 
 // instantiateRemote makes the instance in the process of the module. inst has its memory.
-func (c *compiled) instantiateRemote(ctx context.Context, inst *Instance) (api.Module, error) {
+func (c *compiled) instantiateRemote(ctx context.Context, inst *Instance) (_ api.Module, err error) {
+	r := inst.remote
+	defer func() {
+		if err != nil {
+			r.free()
+		}
+	}()
 	// A process that starts compiles the module again, which may take longer than a call.
 	most := inst.version.limits.Timeout
 	once, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("the process of the guest is not ready: %w of %s", context.DeadlineExceeded, most))
@@ -338,11 +376,17 @@ func (c *compiled) instantiateRemote(ctx context.Context, inst *Instance) (api.M
 	if err != nil {
 		return nil, err
 	}
-	r := inst.remote
-	r.process = p
-	if err := p.Send([]byte(strconv.FormatUint(r.view.most, 10)), r.file); err != nil {
+	r.process, r.id = p, p.instances.Add(1)
+	request := wallInstance{ID: r.id, Least: r.view.least, Most: r.view.most}
+	from := inst.version.snapshot
+	if c.info.Starts { // As in newMemory.
+		from = nil
+	}
+	if err := r.sendImage(request, from, r.file); err != nil {
 		return nil, err
 	}
+	unix.Close(r.file)
+	r.file = -1
 	p.Add(&r.lane)
 	r.starting = true
 	_, err = r.exchange(opStart, 0, nil, "", nil)
@@ -353,32 +397,179 @@ func (c *compiled) instantiateRemote(ctx context.Context, inst *Instance) (api.M
 	return r, nil
 }
 
-// newRemote returns the parent's side of an instance. Its memory has a header and lies in a file.
-func newRemote(inst *Instance, file int, header []byte, most uint64) *remoteInstance {
-	r := &remoteInstance{inst: inst, lane: wall.NewLane(header, false), file: file, sent: fuelSlice, functions: map[string]*remoteFunction{}}
-	r.view = remoteMemory{in: r, most: most}
-	r.check = r.overdue
-	return r
-}
-
-// newSharedMemory makes the memory of an instance in another process.
-func (v *version) newSharedMemory(inst *Instance, least, most uint64) error {
-	m, file, header, err := v.plugin.runtime.memory.NewShared(least, most, wall.HeaderBytes, wall.NewFile)
+// sendImage sends the child a request with the image of a snapshot, unless that is nil, and files.
+func (r *remoteInstance) sendImage(request wallInstance, s *snapshot, files ...int) error {
+	if s != nil {
+		layers, its := s.image.Layers()
+		if layers == nil && s.size != 0 {
+			return errors.New("the snapshot is not in a file, which isolation by process needs")
+		}
+		request.Image, request.Layers = s.number, layers
+		files = append(files, its...)
+	}
+	packet, err := json.Marshal(request)
 	if err != nil {
 		return err
 	}
-	inst.linear, inst.remote = m, newRemote(inst, file, header, most)
+	return r.process.Send(packet, files...)
+}
+
+// newRemoteMemory makes an instance in another process, as far as the parent has it. Its memory lies in
+// the child: the parent has only the address space, which it counts and touches nothing of.
+func (v *version) newRemoteMemory(inst *Instance, least, most uint64) error {
+	m, err := v.plugin.runtime.memory.New(least, most)
+	if err != nil {
+		return err
+	}
+	lane, file, err := wall.NewLane()
+	if err != nil {
+		m.Free()
+		return err
+	}
+	r := &remoteInstance{inst: inst, lane: lane, file: file, sent: fuelSlice, functions: map[string]*remoteFunction{}}
+	r.view = remoteMemory{in: r, least: least, most: most}
+	r.check = r.overdue
+	inst.linear, inst.remote = m, r
 	return nil
+}
+
+// free frees an instance that the process does not have.
+func (r *remoteInstance) free() {
+	if r.file >= 0 {
+		unix.Close(r.file)
+	}
+	r.lane.Close()
 }
 
 // alive reports whether the process of an instance serves.
 func (r *remoteInstance) alive() bool { return r.err == nil && r.process.Err() == nil }
 
-// copy returns a copy of bytes of the guest's memory, which is lent until the guest runs.
-func (r *remoteInstance) copy(b []byte) []byte {
-	at := len(r.lent)
-	r.lent = append(r.lent, b...)
-	return r.lent[at:len(r.lent):len(r.lent)]
+// A message that calls a host function has a copy of the memory in each range that two parameters
+// may be the address and the length of, up to maxSeen bytes of each.
+const maxSeen = 1 << 10
+
+// seenRange is a range of memory of which lent has a copy.
+type seenRange struct {
+	ptr, length uint32
+	at          int
+}
+
+// seenRanges yields those ranges that may be in a message, for n parameters of which pair reports
+// whether that and the next are 32-bit numbers. Both sides call it with the same values.
+func seenRanges(words []uint64, pair func(n int) bool, size uint64) iter.Seq2[uint32, uint32] {
+	return func(yield func(ptr, length uint32) bool) {
+		for n := range len(words) - 1 {
+			if !pair(n) {
+				continue
+			}
+			if ptr, length := uint32(words[n]), uint32(words[n+1]); length != 0 && length <= maxSeen && uint64(ptr)+uint64(length) <= size && !yield(ptr, length) {
+				return
+			}
+		}
+	}
+}
+
+// see copies the ranges of memory in a message that calls a host function.
+func (r *remoteInstance) see(im *Import, words []uint64) {
+	pair := func(n int) bool { return im.Params[n] == abi.I32 && im.Params[n+1] == abi.I32 }
+	room, at := r.lane.Room(), 0
+	for ptr, length := range seenRanges(words[:len(im.Params)], pair, uint64(len(r.view.bytes))) {
+		r.seen = append(r.seen, seenRange{ptr, length, len(r.lent)})
+		r.lent = append(r.lent, room[at:at+int(length)]...)
+		at += int(length)
+	}
+}
+
+func (r *remoteInstance) space() []byte { return r.view.bytes }
+
+// read returns a copy of the guest's memory, which must have the bytes. It is lent until the guest runs.
+// If the process does not answer, read does not return.
+func (r *remoteInstance) read(ptr, length uint32) []byte {
+	for _, s := range r.seen {
+		if ptr >= s.ptr && uint64(ptr)+uint64(length) <= uint64(s.ptr)+uint64(s.length) {
+			at := s.at + int(ptr-s.ptr)
+			return r.lent[at : at+int(length) : at+int(length)]
+		}
+	}
+	begin := len(r.lent)
+	for done := uint32(0); done < length; {
+		n := min(length-done, wall.MaxText)
+		word := [1]uint64{uint64(ptr + done)}
+		if _, err := r.exchange(opRead, n, word[:], "", nil); err != nil {
+			panic(err)
+		}
+		r.lent = append(r.lent, r.lane.Room()[:n]...)
+		done += n
+	}
+	return r.lent[begin:len(r.lent):len(r.lent)]
+}
+
+// write has the next message write data to the guest's memory, which must have room for it.
+func (r *remoteInstance) write(ptr uint32, data []byte) {
+	const head = 8
+	r.seen = r.seen[:0] // It may be older now.
+	for len(data) != 0 {
+		r.settle()
+		room := r.lane.Room()[r.queued:]
+		if len(room) <= head {
+			if _, err := r.exchange(opWrite, 0, nil, "", nil); err != nil {
+				panic(err)
+			}
+			continue
+		}
+		n := copy(room[head:], data)
+		binary.LittleEndian.PutUint32(room, ptr)
+		binary.LittleEndian.PutUint32(room[4:], uint32(n))
+		r.queued += head + n
+		ptr, data = ptr+uint32(n), data[n:]
+	}
+}
+
+// settle waits until the lane is the parent's again. Errors are those of the next message.
+func (r *remoteInstance) settle() {
+	if !r.pending {
+		return
+	}
+	r.pending, r.slept, r.naps = false, false, 0
+	if err := r.lane.Wait(r.check); err != nil {
+		_ = r.fail(err)
+	} else if m := r.lane.Receive(nil); m.Op != opDone {
+		_ = r.broke("a reset fails")
+	}
+}
+
+// adopt makes a snapshot the one that reset restores. The instance stays as it is.
+func (r *remoteInstance) adopt(s *snapshot) error {
+	if err := r.sendImage(wallInstance{ID: r.id, Adopt: true}, s); err != nil {
+		return err
+	}
+	_, err := r.exchange(opAdopt, 0, nil, "", nil)
+	return err
+}
+
+// reset restores the snapshot and reports whether it can. It does not wait for a reset that cannot
+// fail: the child does that while the parent works on.
+func (r *remoteInstance) reset(s *snapshot) bool {
+	if r.settle(); !r.alive() {
+		return false
+	}
+	r.queued = 0
+	if r.restored && uint64(len(r.view.bytes)) == s.size {
+		r.send(opReset, 0, nil, "")
+		r.pending = true
+		return true
+	}
+	if _, err := r.exchange(opReset, 0, nil, "", nil); err != nil {
+		return false
+	}
+	if r.view.bytes = r.inst.linear.Cut(s.size); r.view.bytes == nil && s.size != 0 {
+		return false
+	}
+	if !r.restored {
+		r.passGlobals(opSet, s.globals, s.globals, nil)
+		r.restored = true
+	}
+	return r.alive()
 }
 
 // overdue is called while the guest's process is waited for. It ends the process after its end, some
@@ -423,11 +614,17 @@ func (r *remoteInstance) late() any {
 }
 
 func (r *remoteInstance) send(op wall.Op, n uint32, words []uint64, text string) {
-	if cap(r.lent) > maxLent {
-		r.lent = nil
+	if op != opRead && op != opWrite {
+		if cap(r.lent) > maxLent {
+			r.lent = nil
+		}
+		r.lent, r.seen = r.lent[:0], r.seen[:0]
 	}
-	r.lent, r.sent = r.lent[:0], int64(r.fuel.value)
-	r.lane.Send(wall.Message{Op: op, N: n, Fuel: r.sent, Stack: r.stack.value}, words, text)
+	length := r.queued
+	if r.queued, r.sent = 0, int64(r.fuel.value); text != "" {
+		length = copy(r.lane.Room(), text)
+	}
+	r.lane.Send(wall.Message{Op: op, N: n, Fuel: r.sent, Stack: r.stack.value}, words, length)
 }
 
 // fail ends the use of the instance: its process is killed if it broke a rule.
@@ -444,14 +641,19 @@ func (r *remoteInstance) broke(what string) error {
 
 // exchange sends a message, and serves the child until it has the answer. Its words go to results.
 func (r *remoteInstance) exchange(op wall.Op, n uint32, words []uint64, text string, results []uint64) (answer uint32, err error) {
-	if r.err != nil {
+	if r.settle(); r.err != nil {
 		return 0, r.err
+	}
+	if text != "" && r.queued != 0 {
+		if _, err := r.exchange(opWrite, 0, nil, "", nil); err != nil {
+			return 0, err
+		}
 	}
 	if r.depth == len(r.frames) {
 		r.frames = append(r.frames, new([wall.MaxWords]uint64))
 	}
 	frame := r.frames[r.depth]
-	if r.depth++; r.depth == 1 && op != opGet && op != opSet {
+	if r.depth++; r.depth == 1 && op != opGet && op != opSet && op != opRead && op != opWrite {
 		r.naps = 0
 	}
 	defer func() { r.depth-- }()
@@ -470,7 +672,7 @@ func (r *remoteInstance) exchange(op wall.Op, n uint32, words []uint64, text str
 		}
 		switch {
 		case m.Op == opFail:
-			return 0, remoteError(r.lane.Text(), cause)
+			return 0, remoteError(string(r.lane.Text()), cause)
 		case op == opPanic:
 			return 0, r.broke("it goes on after an error")
 		case m.Op == opDone:
@@ -480,6 +682,7 @@ func (r *remoteInstance) exchange(op wall.Op, n uint32, words []uint64, text str
 			words = frame[:max(len(im.Params), len(im.Results))]
 			r.lane.Receive(words)
 			if cause == nil {
+				r.see(im, words)
 				cause = r.host(m.N, words)
 			}
 			words = words[:len(im.Results)]
@@ -550,10 +753,11 @@ const (
 
 // Close implements api.Module.
 func (r *remoteInstance) Close(context.Context) error {
-	if r.alive() {
+	if r.settle(); r.alive() {
 		r.send(opClose, 0, nil, "")
 	}
 	r.process.Remove(&r.lane)
+	r.free()
 	r.inst.linear.Free()
 	return nil
 }
@@ -610,12 +814,23 @@ type remoteCell struct {
 func (c *remoteCell) Get() uint64  { return c.value }
 func (c *remoteCell) Set(v uint64) { c.value = v }
 
-// getGlobals returns all globals of a snapshot, and setGlobals sets them. The process has the time of
-// one answer for all of them.
-func (r *remoteInstance) getGlobals(values []uint64) { r.passGlobals(opGet, values, nil, values) }
+// image copies the memory and the globals for a snapshot.
+func (r *remoteInstance) image(globals []uint64) (memory []byte) {
+	memory = make([]byte, 0, len(r.view.bytes))
+	for len(memory) < cap(memory) {
+		r.lent, r.naps = r.lent[:0], 0
+		n := min(cap(memory)-len(memory), wall.MaxText)
+		word := [1]uint64{uint64(len(memory))}
+		if _, err := r.exchange(opRead, uint32(n), word[:], "", nil); err != nil {
+			return memory[:cap(memory)] // The caller asks whether the process is alive.
+		}
+		memory = append(memory, r.lane.Room()[:n]...)
+	}
+	r.passGlobals(opGet, globals, nil, globals)
+	return memory
+}
 
-func (r *remoteInstance) setGlobals(values []uint64) { r.passGlobals(opSet, values, values, nil) }
-
+// passGlobals passes all globals of a snapshot. The process has the time of one answer for all of them.
 func (r *remoteInstance) passGlobals(op wall.Op, all, words, results []uint64) {
 	r.naps = 0
 	piece := func(values []uint64, at int) []uint64 {
@@ -628,12 +843,13 @@ func (r *remoteInstance) passGlobals(op wall.Op, all, words, results []uint64) {
 	}
 }
 
-// remoteMemory is the memory of a guest, in the mapping of this process.
+// remoteMemory is the memory of a guest in another process.
 type remoteMemory struct {
 	api.Memory // It is nil.
 	in         *remoteInstance
-	bytes      []byte
-	most       uint64
+	// bytes are as many as those of the memory, and have other contents.
+	bytes       []byte
+	least, most uint64
 }
 
 // resize answers the child's question for a memory of another length: with 0 if it gets none, and
@@ -650,6 +866,14 @@ func (m *remoteMemory) resize(size uint64) uint64 {
 	return uint64(len(b)) + 1
 }
 
+// Read implements api.Memory, for tests: it returns a copy.
+func (m *remoteMemory) Read(offset, n uint32) ([]byte, bool) {
+	if uint64(offset)+uint64(n) > uint64(len(m.bytes)) {
+		return nil, false
+	}
+	return m.in.read(offset, n), true
+}
+
 // Size implements api.Memory.
 func (m *remoteMemory) Size() uint32 { return uint32(len(m.bytes)) }
 
@@ -658,14 +882,6 @@ func (m *remoteMemory) Grow(pages uint32) (before uint32, ok bool) {
 	before = m.Size() / pageSize
 	done, err := m.in.exchange(opGrow, pages, nil, "", nil)
 	return before, err == nil && done == 1
-}
-
-// Read implements api.Memory.
-func (m *remoteMemory) Read(offset, n uint32) ([]byte, bool) {
-	if uint64(offset)+uint64(n) > uint64(len(m.bytes)) {
-		return nil, false
-	}
-	return m.bytes[offset : offset+n : offset+n], true
 }
 
 func init() { wall.Main(func(child *wall.Child) { serveWall(child, walledFunction) }) }
@@ -703,20 +919,84 @@ func serveWall(child *wall.Child, host func(fn wasmbin.Extern, n int) api.GoModu
 	answer = wallReply{}
 	debug.FreeOSMemory()
 	child.Send([]byte(strconv.Itoa(length)))
+	all := walledInstances{c: c, images: map[uint64]*walledImage{}, instances: map[uint64]*walled{}}
 	for {
 		packet, files, ok := child.Receive()
-		if !ok {
+		var request wallInstance
+		if !ok || json.Unmarshal(packet, &request) != nil || all.take(&request, files) != nil {
 			return
 		}
-		most, err := strconv.ParseUint(string(packet), 10, 63)
-		if err != nil || len(files) != 1 {
-			return
-		}
-		all, err := wall.Map(files[0], wall.HeaderBytes+int(most))
+	}
+}
+
+// walledInstances are the instances of a child, and their images.
+type walledInstances struct {
+	c         *compiled
+	mu        sync.Mutex
+	images    map[uint64]*walledImage
+	instances map[uint64]*walled
+}
+
+// walledImage is an image with the number of its users.
+type walledImage struct {
+	*snapmem.Image
+	number uint64
+	users  int
+}
+
+// take does what a packet asks for. After an error the child must end.
+func (a *walledInstances) take(request *wallInstance, files []int) error {
+	if !request.Adopt && len(files) == 0 {
+		return errors.New("no lane")
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	w := a.instances[request.ID]
+	if !request.Adopt {
+		lane, err := wall.OpenLane(files[0])
 		if err != nil {
-			return
+			return err
 		}
-		go newWalled(c, all).serve()
+		w = newWalled(a, request, lane)
+		a.instances[w.id], files = w, files[1:]
+	}
+	var image *walledImage
+	if request.Image != 0 {
+		if image = a.images[request.Image]; image != nil {
+			for _, f := range files {
+				unix.Close(f)
+			}
+		} else {
+			opened, err := snapmem.OpenLayers(request.Layers, files)
+			if err != nil {
+				return err
+			}
+			image = &walledImage{Image: opened, number: request.Image}
+			a.images[image.number] = image
+		}
+		image.users++
+	}
+	if request.Adopt {
+		if w == nil {
+			return errors.New("no instance")
+		}
+		w.adopted <- image
+		return nil
+	}
+	go w.serve(image)
+	return nil
+}
+
+// drop ends the use of images by an instance, and the instance.
+func (a *walledInstances) drop(w *walled) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.instances, w.id)
+	for _, image := range w.images {
+		if image.users--; image.users == 0 {
+			image.Close()
+			delete(a.images, image.number)
+		}
 	}
 }
 
@@ -746,22 +1026,36 @@ func buildWalled(request *wallRequest, module []byte, host func(fn wasmbin.Exter
 // walledFunction returns the function for an import, which has the parent run the host function n.
 func walledFunction(fn wasmbin.Extern, n int) api.GoModuleFunc {
 	params, results := len(fn.Func.Params), len(fn.Func.Results)
+	types, _ := valueTypes(fn)
+	pair := func(n int) bool { return types[n] == abi.I32 && types[n+1] == abi.I32 }
 	return func(ctx context.Context, m api.Module, stack []uint64) {
-		ctx.(*walledContext).ask(m, opHost, uint32(n), stack[:params], stack[:results])
+		w, at := ctx.(*walledContext).walled, 0
+		room, memory := w.lane.Room(), w.memory
+		for ptr, length := range seenRanges(stack[:params], pair, uint64(len(memory))) {
+			at += copy(room[at:], memory[ptr:ptr+length])
+		}
+		w.ask(m, opHost, uint32(n), stack[:params], stack[:results])
 	}
 }
 
 // walled is an instance in the child.
 type walled struct {
+	all       *walledInstances
 	c         *compiled
+	id        uint64
 	lane      wall.Lane
 	ctx       walledContext
-	mapped    []byte
-	memory    []byte
+	request   *wallInstance
+	linear    *snapmem.Memory
+	memory    []byte // As the guest sees it.
+	images    []*walledImage
+	adopted   chan *walledImage
+	resetting bool
 	module    api.Module
 	fuel      api.MutableGlobal
 	stack     api.MutableGlobal
 	globals   []api.MutableGlobal
+	saved     []uint64 // Those of the image.
 	names     []string
 	handles   [][]api.Function // By depth.
 	find      handles
@@ -776,29 +1070,50 @@ type walledContext struct {
 	*walled
 }
 
-func newWalled(c *compiled, all []byte) *walled {
-	w := &walled{c: c, mapped: all, memory: all[wall.HeaderBytes:], lane: wall.NewLane(all, true)}
+// walledAllocator makes the memories of a child. Its parent counts them.
+var walledAllocator = snapmem.Allocator{Budget: snapmem.NewBudget(0)}
+
+func newWalled(all *walledInstances, request *wallInstance, lane wall.Lane) *walled {
+	w := &walled{all: all, c: all.c, id: request.ID, request: request, lane: lane, adopted: make(chan *walledImage, 1)}
 	w.ctx.walled, w.allocator.walled = w, w
 	w.ctx.Context = experimental.WithMemoryAllocator(context.Background(), &w.allocator)
 	return w
 }
 
 // serve serves the parent until it closes the instance.
-func (w *walled) serve() {
-	for {
+func (w *walled) serve(image *walledImage) {
+	var err error
+	if image != nil {
+		w.images = append(w.images, image)
+		w.linear, err = walledAllocator.NewFrom(image.Image, w.request.Least, w.request.Most)
+	} else {
+		w.linear, err = walledAllocator.New(w.request.Least, w.request.Most)
+	}
+	for err == nil {
 		_ = w.lane.Wait(nil)
 		if !w.handle(w.receive()) {
 			break
 		}
 	}
+	if err != nil {
+		_ = w.lane.Wait(nil)
+		w.fail(err)
+	}
 	if w.module != nil {
 		_ = w.module.Close(context.Background())
 	}
-	_ = unix.Munmap(w.mapped)
+	if w.linear != nil {
+		w.linear.Free()
+	}
+	w.lane.Close()
+	w.all.drop(w)
 }
 
 func (w *walled) receive() wall.Message {
 	m := w.lane.Receive(w.words[:])
+	if m.Op != opBind {
+		w.write(w.lane.Text())
+	}
 	if w.fuel != nil && m.Op != opClose {
 		w.fuel.Set(uint64(m.Fuel))
 		w.stack.Set(m.Stack)
@@ -806,12 +1121,23 @@ func (w *walled) receive() wall.Message {
 	return m
 }
 
-func (w *walled) send(op wall.Op, n uint32, words []uint64, text string) {
+// write writes what a message has for the memory.
+func (w *walled) write(list []byte) {
+	for len(list) >= 8 {
+		ptr, n := binary.LittleEndian.Uint32(list), binary.LittleEndian.Uint32(list[4:])
+		copy(w.memory[ptr:], list[8:8+n])
+		list = list[8+n:]
+	}
+}
+
+func (w *walled) fail(err error) { w.send(opFail, 0, nil, copy(w.lane.Room(), err.Error())) }
+
+func (w *walled) send(op wall.Op, n uint32, words []uint64, length int) {
 	m := wall.Message{Op: op, N: n}
 	if w.fuel != nil {
 		m.Fuel, m.Stack = int64(w.fuel.Get()), w.stack.Get()
 	}
-	w.lane.Send(m, words, text)
+	w.lane.Send(m, words, length)
 }
 
 // bind finds the counters.
@@ -828,7 +1154,7 @@ var errHost = errors.New("the host ends the call")
 // ask asks the parent, and serves it until it answers.
 func (w *walled) ask(m api.Module, op wall.Op, n uint32, words, results []uint64) {
 	w.bind(m)
-	w.send(op, n, words, "")
+	w.send(op, n, words, 0)
 	for {
 		_ = w.lane.Wait(nil)
 		switch m := w.receive(); m.Op {
@@ -848,6 +1174,7 @@ func (w *walled) handle(m wall.Message) bool {
 	var err error
 	var n uint32
 	var words []uint64
+	length := 0
 	switch m.Op {
 	case opStart:
 		if w.module, err = w.c.wasm.InstantiateModule(&w.ctx, w.c.module, moduleConfig); err == nil {
@@ -857,7 +1184,7 @@ func (w *walled) handle(m wall.Message) bool {
 			}
 		}
 	case opBind:
-		name := w.lane.Text()
+		name := string(w.lane.Text())
 		if f := w.module.ExportedFunction(name); f == nil {
 			err = errors.New("no such function")
 		} else {
@@ -873,21 +1200,48 @@ func (w *walled) handle(m wall.Message) bool {
 		for i, g := range w.globals[m.N:min(int(m.N)+wall.MaxWords, len(w.globals))] {
 			g.Set(w.words[i])
 		}
+		w.saved = append(w.saved[:min(int(m.N), len(w.saved))], w.words[:min(wall.MaxWords, len(w.globals)-int(m.N))]...)
 	case opGrow:
 		if _, ok := w.module.ExportedMemory(memoryExport).Grow(m.N); ok {
 			n = 1
 		}
 	case opCall:
 		words, err = w.call(m.N)
+	case opRead:
+		length = copy(w.lane.Room(), w.memory[w.words[0]:][:m.N])
+	case opWrite:
+	case opAdopt:
+		image := <-w.adopted
+		w.images = append(w.images, image)
+		w.saved = w.saved[:0]
+		for _, g := range w.globals {
+			w.saved = append(w.saved, g.Get())
+		}
+		err = w.linear.Adopt(image.Image)
+	case opReset:
+		err = w.reset()
 	default:
 		return false
 	}
 	if err != nil {
-		w.send(opFail, 0, nil, err.Error())
+		w.fail(err)
 		return w.module != nil
 	}
-	w.send(opDone, n, words, "")
+	w.send(opDone, n, words, length)
 	return true
+}
+
+// reset restores the image and, after the first time, its globals.
+func (w *walled) reset() error {
+	w.resetting = true
+	ok := w.linear.Reset(w.module.ExportedMemory(memoryExport))
+	if w.resetting = false; !ok {
+		return errors.New("the memory cannot be reset")
+	}
+	for i, v := range w.saved {
+		w.globals[i].Set(v)
+	}
+	return nil
 }
 
 // call calls a function of the guest.
@@ -914,18 +1268,23 @@ func (w *walled) call(n uint32) ([]uint64, error) {
 	return w.words[:maxParams], err
 }
 
-// walledMemory is the allocator of an instance in the child, which asks the parent.
+// walledMemory is the allocator of an instance in the child, which asks the parent except for resets.
 type walledMemory struct{ *walled }
 
 func (m *walledMemory) Allocate(_, _ uint64) experimental.LinearMemory { return m }
 
 func (m *walledMemory) Reallocate(size uint64) []byte {
-	var answer [1]uint64
-	m.ask(nil, opMemory, 0, []uint64{size}, answer[:])
-	if answer[0] == 0 || answer[0]-1 > uint64(len(m.memory)) {
-		return nil
+	if !m.resetting {
+		var answer [1]uint64
+		if m.ask(nil, opMemory, 0, []uint64{size}, answer[:]); answer[0] == 0 {
+			return nil
+		}
 	}
-	return m.memory[: answer[0]-1 : answer[0]-1]
+	b := m.linear.Reallocate(size)
+	if b != nil {
+		m.memory = b
+	}
+	return b
 }
 
 func (*walledMemory) Free() {}

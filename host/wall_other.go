@@ -22,14 +22,20 @@ func (*compiled) instantiateRemote(context.Context, *Instance) (api.Module, erro
 	return nil, checkWall()
 }
 
-func (*version) newSharedMemory(*Instance, uint64, uint64) error { return checkWall() }
+func (*version) newRemoteMemory(*Instance, uint64, uint64) error { return checkWall() }
 
-type remoteInstance struct{}
+type remoteInstance struct{ restored bool }
 
 func (*remoteInstance) alive() bool { return false }
 
-func (*remoteInstance) copy(b []byte) []byte { return b }
+func (*remoteInstance) space() []byte { return nil }
 
-func (*remoteInstance) getGlobals([]uint64) {}
+func (*remoteInstance) read(uint32, uint32) []byte { return nil }
 
-func (*remoteInstance) setGlobals([]uint64) {}
+func (*remoteInstance) write(uint32, []byte) {}
+
+func (*remoteInstance) image([]uint64) []byte { return nil }
+
+func (*remoteInstance) adopt(*snapshot) error { return checkWall() }
+
+func (*remoteInstance) reset(*snapshot) bool { return false }

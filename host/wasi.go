@@ -138,11 +138,24 @@ func (s *wasiState) open(fd uint64) bool {
 	return n <= 2 && s.closed&(1<<n) == 0
 }
 
-// bytes returns the bytes [ptr, ptr+length) of the guest's memory, or false if
-// they do not lie in it: WASI answers that with an error number, where the ABI
-// ends the call.
+// has reports whether the bytes [ptr, ptr+length) lie in the guest's memory: WASI answers that with an
+// error number, where the ABI ends the call. put writes them.
+func (i *Instance) has(ptr, length uint64) bool {
+	return uint64(uint32(ptr))+uint64(uint32(length)) <= uint64(len(i.space()))
+}
+
+// bytes returns bytes of the guest's memory for reading, or false if it does not have them.
 func (i *Instance) bytes(ptr, length uint64) ([]byte, bool) {
-	return i.memory.Read(uint32(ptr), uint32(length))
+	if !i.has(ptr, length) {
+		return nil, false
+	}
+	b, err := i.lend(uint32(ptr), uint32(length))
+	return b, err == nil
+}
+
+// putUint32 writes a number to the guest's memory, which must have room for it.
+func (i *Instance) putUint32(ptr uint64, n uint32) {
+	i.put(uint32(ptr), binary.LittleEndian.AppendUint32(make([]byte, 0, 4), n))
 }
 
 // procExit only ends the call.
@@ -150,13 +163,11 @@ func procExit(_ *Instance, stack []uint64) { panic(sys.NewExitError(uint32(stack
 
 // environSizesGet is environ_sizes_get (count_ptr, size_ptr).
 func environSizesGet(inst *Instance, args []uint64) uint64 {
-	count, ok := inst.bytes(args[0], 4)
-	size, ok2 := inst.bytes(args[1], 4)
-	if !ok || !ok2 {
+	if !inst.has(args[0], 4) || !inst.has(args[1], 4) {
 		return wasiFault
 	}
-	clear(count)
-	clear(size)
+	inst.putUint32(args[0], 0)
+	inst.putUint32(args[1], 0)
 	return wasiSuccess
 }
 
@@ -178,16 +189,15 @@ const (
 
 // fdFdstatGet is fd_fdstat_get (fd, stat_ptr).
 func fdFdstatGet(inst *Instance, args []uint64) uint64 {
-	stat, ok := inst.bytes(args[1], 24)
-	if !ok {
+	if !inst.has(args[1], 24) {
 		return wasiFault
 	}
 	if !inst.wasi.open(args[0]) {
 		return wasiBadf
 	}
-	clear(stat)
-	stat[0] = streamType
+	stat := [24]byte{streamType}
 	binary.LittleEndian.PutUint64(stat[8:], streamRights)
+	inst.put(uint32(args[1]), stat[:])
 	return wasiSuccess
 }
 
@@ -209,16 +219,14 @@ func fdFdstatSetFlags(inst *Instance, args []uint64) uint64 {
 
 // fdFilestatGet is fd_filestat_get (fd, stat_ptr).
 func fdFilestatGet(inst *Instance, args []uint64) uint64 {
-	stat, ok := inst.bytes(args[1], 64)
-	if !ok {
+	if !inst.has(args[1], 64) {
 		return wasiFault
 	}
 	if !inst.wasi.open(args[0]) {
 		return wasiBadf
 	}
-	clear(stat)
-	stat[16] = streamType
-	stat[24] = 1 // Links.
+	stat := [64]byte{16: streamType, 24: 1} // One link.
+	inst.put(uint32(args[1]), stat[:])
 	return wasiSuccess
 }
 
@@ -237,9 +245,9 @@ func (i *Instance) iovecs(list, count uint64) ([]byte, uint64) {
 	return iovecs, wasiSuccess
 }
 
-// buffer returns the first buffer of a list.
-func (i *Instance) buffer(iovecs []byte) ([]byte, bool) {
-	return i.bytes(uint64(binary.LittleEndian.Uint32(iovecs)), uint64(binary.LittleEndian.Uint32(iovecs[4:])))
+// buffer returns the address and the length of the first buffer of a list.
+func buffer(iovecs []byte) (ptr, length uint64) {
+	return uint64(binary.LittleEndian.Uint32(iovecs)), uint64(binary.LittleEndian.Uint32(iovecs[4:]))
 }
 
 // fdWrite is fd_write (fd, iovs, iovs_len, nwritten_ptr). Standard output and standard error go to
@@ -255,37 +263,38 @@ func fdWrite(inst *Instance, args []uint64) uint64 {
 	}
 	var written uint64
 	for ; len(iovecs) > 0; iovecs = iovecs[8:] {
-		data, ok := inst.buffer(iovecs)
-		if !ok {
+		ptr, length := buffer(iovecs)
+		if !inst.has(ptr, length) {
 			return wasiFault
 		}
-		inst.meter.chargeBytes(len(data))
-		inst.print(fd, data)
-		written += uint64(len(data))
+		inst.meter.chargeBytes(int(length))
+		inst.print(fd, ptr, int(length))
+		written += length
 	}
-	nwritten, ok := inst.bytes(args[3], 4)
-	if !ok {
+	if !inst.has(args[3], 4) {
 		return wasiFault
 	}
 	if written > 1<<31 {
 		return wasiInval
 	}
-	binary.LittleEndian.PutUint32(nwritten, uint32(written))
+	inst.putUint32(args[3], uint32(written))
 	return wasiSuccess
 }
 
-// print takes the bytes that the guest writes to standard output or standard
+// print takes bytes of its memory that the guest writes to standard output or standard
 // error. The standard output of a program is its result.
-func (i *Instance) print(fd uint32, data []byte) {
+func (i *Instance) print(fd uint32, ptr uint64, length int) {
 	if fd != 1 || !i.program.running {
 		i.logged++
-		i.output.add(data)
+		data, _ := i.bytes(ptr, uint64(min(length, i.output.room())))
+		i.output.bytes = append(i.output.bytes, data...)
 		return
 	}
-	if limit := i.version.limits.ResultBytes; len(data) > limit-len(i.program.stdout) {
+	if limit := i.version.limits.ResultBytes; length > limit-len(i.program.stdout) {
 		i.Abort(fmt.Errorf("the program writes more than the limit of %d bytes", limit))
 	}
-	i.Keep(len(data))
+	i.Keep(length)
+	data, _ := i.bytes(ptr, uint64(length))
 	i.program.stdout = append(i.program.stdout, data...)
 }
 
@@ -293,13 +302,13 @@ func (i *Instance) print(fd uint32, data []byte) {
 // a guest that fills all of its memory can be stopped meanwhile.
 func randomGet(inst *Instance, args []uint64) uint64 {
 	const piece = 4 << 10 // A multiple of 8, for fakeRandom.
-	buf, ok := inst.bytes(args[0], args[1])
-	if !ok {
+	if !inst.has(args[0], args[1]) {
 		return wasiFault
 	}
 	granted := slices.Contains(inst.plugin.cfg.Grants, GrantRandom)
-	for len(buf) > 0 {
-		next := buf[:min(len(buf), piece)]
+	room := make([]byte, min(uint32(args[1]), piece))
+	for ptr, left := uint32(args[0]), uint32(args[1]); left > 0; {
+		next := room[:min(left, piece)]
 		inst.pay(randomFuel * len(next))
 		if granted {
 			if outside := inst.plugin.with.Outside; outside != nil {
@@ -313,7 +322,8 @@ func randomGet(inst *Instance, args []uint64) uint64 {
 		} else {
 			inst.wasi.random.fill(next)
 		}
-		buf = buf[len(next):]
+		inst.put(ptr, next)
+		ptr, left = ptr+uint32(len(next)), left-uint32(len(next))
 	}
 	return wasiSuccess
 }
@@ -347,12 +357,11 @@ func pollOneoff(inst *Instance, args []uint64) uint64 {
 		return wasiInval
 	}
 	in, ok := inst.bytes(args[0], uint64(subscription*count))
-	out, ok2 := inst.bytes(args[1], uint64(event*count))
-	nevents, ok3 := inst.bytes(args[3], 4)
-	if !ok || !ok2 || !ok3 {
+	if !ok || !inst.has(args[1], uint64(event*count)) || !inst.has(args[3], 4) {
 		return wasiFault
 	}
 	inst.meter.charge(subscriptionFuel * int(count))
+	in = slices.Clone(in) // Events may lie over them.
 	for n := range count {
 		s, e := in[subscription*n:][:subscription], [event]byte{}
 		copy(e[:8], s[:8]) // The guest's own number.
@@ -367,8 +376,8 @@ func pollOneoff(inst *Instance, args []uint64) uint64 {
 		case kind == write:
 			e[8] = wasiNotsup
 		}
-		copy(out[event*n:], e[:])
+		inst.put(uint32(args[1])+event*n, e[:])
 	}
-	binary.LittleEndian.PutUint32(nevents, count)
+	inst.putUint32(args[3], count)
 	return wasiSuccess
 }

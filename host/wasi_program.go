@@ -1,6 +1,6 @@
 package host
 
-import "encoding/binary"
+import "slices"
 
 // A program has arguments, standard input and standard output. Other guests have only Config.Args.
 
@@ -22,17 +22,15 @@ func (i *Instance) args() []string {
 
 // argsSizesGet is args_sizes_get (argc_ptr, size_ptr).
 func argsSizesGet(inst *Instance, args []uint64) uint64 {
-	argc, ok := inst.bytes(args[0], 4)
-	size, ok2 := inst.bytes(args[1], 4)
-	if !ok || !ok2 {
+	if !inst.has(args[0], 4) || !inst.has(args[1], 4) {
 		return wasiFault
 	}
 	argv, n := inst.args(), 0
 	for _, arg := range argv {
 		n += len(arg) + 1
 	}
-	binary.LittleEndian.PutUint32(argc, uint32(len(argv)))
-	binary.LittleEndian.PutUint32(size, uint32(n))
+	inst.putUint32(args[0], uint32(len(argv)))
+	inst.putUint32(args[1], uint32(n))
 	return wasiSuccess
 }
 
@@ -41,13 +39,12 @@ func argsSizesGet(inst *Instance, args []uint64) uint64 {
 func argsGet(inst *Instance, args []uint64) uint64 {
 	argv, buf := args[0], args[1]
 	for _, arg := range inst.args() {
-		pointer, ok := inst.bytes(argv, 4)
-		data, ok2 := inst.bytes(buf, uint64(len(arg)+1))
-		if !ok || !ok2 {
+		data := append([]byte(arg), 0)
+		if !inst.has(argv, 4) || !inst.has(buf, uint64(len(data))) {
 			return wasiFault
 		}
-		binary.LittleEndian.PutUint32(pointer, uint32(buf))
-		data[copy(data, arg)] = 0
+		inst.putUint32(argv, uint32(buf))
+		inst.put(uint32(buf), data)
 		inst.meter.chargeBytes(len(data))
 		argv, buf = argv+4, buf+uint64(len(data))
 	}
@@ -65,24 +62,25 @@ func fdRead(inst *Instance, args []uint64) uint64 {
 	if errno != wasiSuccess {
 		return errno
 	}
-	nread, ok := inst.bytes(args[3], 4)
-	if !ok {
+	if !inst.has(args[3], 4) {
 		return wasiFault
 	}
 	var read uint32
+	iovecs = slices.Clone(iovecs) // What is read may lie over them.
 	for ; len(iovecs) > 0; iovecs = iovecs[8:] {
-		buf, ok := inst.buffer(iovecs)
-		if !ok {
+		ptr, length := buffer(iovecs)
+		if !inst.has(ptr, length) {
 			return wasiFault
 		}
-		n := copy(buf, inst.program.stdin)
+		n := min(int(length), len(inst.program.stdin))
+		inst.put(uint32(ptr), inst.program.stdin[:n])
 		inst.program.read(inst, n)
 		inst.meter.chargeBytes(n)
 		read += uint32(n)
-		if n < len(buf) {
+		if n < int(length) {
 			break
 		}
 	}
-	binary.LittleEndian.PutUint32(nread, read)
+	inst.putUint32(args[3], read)
 	return wasiSuccess
 }

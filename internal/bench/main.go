@@ -30,6 +30,7 @@ var groups = []struct {
 	run  func(*bench) error
 }{
 	{"host", benchHost},
+	{"isolation", benchIsolation},
 	{"guest", benchGuest},
 	{"sched", benchSched},
 	{"state", benchState},

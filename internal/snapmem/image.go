@@ -151,6 +151,15 @@ func pages(memory []byte, parts []span) iter.Seq2[[]byte, int] {
 	}
 }
 
+// Layer describes one file of an image, for another process that maps the image.
+type Layer struct {
+	Size int
+	At   int64 // Where in the file the image begins.
+	// Own are the parts that the layer has, of which each is a start and an end. The layers below have
+	// the rest.
+	Own [][2]int
+}
+
 func zero(b []byte) bool { return b[0] == 0 && bytes.Equal(b[1:], b[:len(b)-1]) }
 
 // Bytes returns the memory, which must not be written to. It is not valid after

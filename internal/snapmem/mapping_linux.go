@@ -27,6 +27,8 @@ type imageFile struct {
 	own  []span
 	// base has the rest as far as it reaches, nil if there is none. After it are zeros.
 	base *Image
+	// ends is set if base ends with this file.
+	ends bool
 }
 
 // create makes the file of the parts own of memory and maps the image for reading. The rest
@@ -67,15 +69,11 @@ func (f *imageFile) fill(memory []byte, mapped *[]byte) bool {
 	if _, err := unix.FcntlInt(uintptr(f.fd), unix.F_ADD_SEALS, seals); err != nil {
 		return false
 	}
-	p, err := unix.MmapPtr(-1, 0, nil, uintptr(len(memory)), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	b, err := f.mapImage()
 	if err != nil {
 		return false
 	}
-	if f.mapTo(p, unix.PROT_READ) != nil {
-		_ = unix.MunmapPtr(p, uintptr(len(memory)))
-		return false
-	}
-	*mapped = unsafe.Slice((*byte)(p), len(memory))
+	*mapped = b
 	return true
 }
 
@@ -143,6 +141,64 @@ func (f *imageFile) mapTo(at unsafe.Pointer, prot int) error {
 	return nil
 }
 
+// Layers describes the files of the image, the lowest first. It returns nil if the image is not in
+// files. They belong to the image.
+func (i *Image) Layers() (layers []Layer, files []int) {
+	if !i.file.mapped() {
+		return nil, nil
+	}
+	if i.file.base != nil {
+		layers, files = i.file.base.Layers()
+	}
+	l := Layer{Size: i.file.size, At: i.file.at}
+	for _, s := range i.file.own {
+		l.Own = append(l.Own, [2]int{s.start, s.end})
+	}
+	return append(layers, l), append(files, i.file.fd)
+}
+
+// OpenLayers makes an image of what [Image.Layers] has returned in another process. It takes the
+// files.
+func OpenLayers(layers []Layer, files []int) (*Image, error) {
+	image := &Image{scratch: &sync.Pool{}}
+	for n, l := range layers {
+		f := imageFile{fd: files[n], at: l.At, size: l.Size}
+		for _, own := range l.Own {
+			f.own = append(f.own, span{own[0], own[1]})
+		}
+		if n > 0 {
+			f.base, f.ends = &Image{file: image.file}, true
+		}
+		image.file = f
+	}
+	var err error
+	if image.bytes, err = image.file.mapImage(); err != nil {
+		image.Close()
+		return nil, fmt.Errorf("map image: %w", err)
+	}
+	return image, nil
+}
+
+// mapImage maps the image for reading.
+func (f *imageFile) mapImage() ([]byte, error) {
+	p, err := unix.MmapPtr(-1, 0, nil, uintptr(f.size), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.mapTo(p, unix.PROT_READ); err != nil {
+		_ = unix.MunmapPtr(p, uintptr(f.size))
+		return nil, err
+	}
+	return unsafe.Slice((*byte)(p), f.size), nil
+}
+
+// Prepare finds out how the system shows and drops written pages, for a process that cannot do that
+// later. It opens a file.
+func Prepare() {
+	dropsWritten()
+	openPagemap()
+}
+
 // mapped reports whether there is a file.
 func (f *imageFile) mapped() bool { return f.size != 0 }
 
@@ -151,6 +207,9 @@ func (f *imageFile) close(mapped *[]byte) {
 		// Both fail only for addresses that are not mapped.
 		_ = unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(*mapped)), uintptr(len(*mapped)))
 		_ = unix.Close(f.fd)
+		if f.ends {
+			f.base.Close()
+		}
 		*f = imageFile{}
 	}
 	*mapped = nil

@@ -163,6 +163,18 @@ func (m *Memory) Adopt(image *Image) error {
 	return nil
 }
 
+// Cut makes the memory size bytes long, which may be less than it has. It returns nil if the budget
+// or the system has no more.
+func (m *Memory) Cut(size uint64) []byte {
+	m.refused = false
+	if size > m.charged && !m.budget.take(size-m.charged) {
+		return nil
+	}
+	m.budget.give(m.charged - min(size, m.charged))
+	m.charged = size
+	return m.backing.resize(size)
+}
+
 // Seen is wazero's view of a memory.
 type Seen interface {
 	Size() uint32
@@ -188,12 +200,9 @@ func (m *Memory) Reset(seen Seen) bool {
 		if uint64(seen.Size()) == size {
 			return true
 		}
-		if size > m.charged && !m.budget.take(size-m.charged) {
+		if m.shown = m.Cut(size); m.shown == nil {
 			return false
 		}
-		m.budget.give(m.charged - min(size, m.charged))
-		m.charged = size
-		m.shown = m.backing.resize(size)
 	}
 	_, ok := seen.Grow(1)
 	m.shown = nil

@@ -20,12 +20,12 @@ const (
 )
 
 const (
-	// HeaderBytes is the size of the shared page of a lane, in front of the memory of its instance.
-	HeaderBytes = 64 << 10
+	// headerBytes is the size of the shared page of a lane.
+	headerBytes = 64 << 10
 	// MaxWords is the maximum number of parameters of a function that crosses the wall.
 	MaxWords = 24
-	// maxText is the maximum length of a text in bytes.
-	maxText = 60 << 10
+	// MaxText is the size of the text of a message in bytes.
+	MaxText = 60 << 10
 )
 
 // page is the shared part of a lane. The other side may write to all of it at any time.
@@ -38,7 +38,7 @@ type page struct {
 	fuel   atomic.Int64
 	stack  atomic.Uint64
 	words  [MaxWords]atomic.Uint64
-	text   [maxText]byte
+	text   [MaxText]byte
 }
 
 // Lane passes messages between the two sides, strictly in turn.
@@ -49,13 +49,35 @@ type Lane struct {
 	Spin time.Duration
 }
 
-// NewLane returns one side of the lane in a shared header of HeaderBytes.
-func NewLane(header []byte, child bool) Lane {
-	l := Lane{page: (*page)(unsafe.Pointer(unsafe.SliceData(header[:HeaderBytes]))), Spin: spinFor}
-	if child {
-		l.side = childSide
+// NewLane makes a lane and returns the parent's side, and a file for [OpenLane].
+func NewLane() (l Lane, file int, err error) {
+	if file, err = NewFile(headerBytes); err != nil {
+		return Lane{}, -1, err
 	}
-	return l
+	b, err := unix.Mmap(file, 0, headerBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		unix.Close(file)
+		return Lane{}, -1, err
+	}
+	return lane(b, parentSide), file, nil
+}
+
+// OpenLane returns the child's side of a lane. It closes the file.
+func OpenLane(file int) (Lane, error) {
+	b, err := Map(file, headerBytes)
+	if err != nil {
+		return Lane{}, err
+	}
+	return lane(b, childSide), nil
+}
+
+func lane(b []byte, side uint32) Lane {
+	return Lane{page: (*page)(unsafe.Pointer(unsafe.SliceData(b))), side: side, Spin: spinFor}
+}
+
+// Close frees this side, which nobody may use any more.
+func (l *Lane) Close() {
+	_ = unix.Munmap(unsafe.Slice((*byte)(unsafe.Pointer(l.page)), headerBytes))
 }
 
 // Other returns the other side of the lane.
@@ -76,8 +98,12 @@ type Message struct {
 	Stack uint64
 }
 
-// Send gives the other side a message and the turn.
-func (l *Lane) Send(m Message, words []uint64, text string) {
+// Room returns the room for the text of a message. The side that has the turn may read and write it:
+// the other one may as well, at any time.
+func (l *Lane) Room() []byte { return l.text[:] }
+
+// Send gives the other side a message and the turn. The text is length bytes of Room.
+func (l *Lane) Send(m Message, words []uint64, length int) {
 	l.op.Store(uint32(m.Op))
 	l.n.Store(m.N)
 	l.fuel.Store(m.Fuel)
@@ -85,11 +111,7 @@ func (l *Lane) Send(m Message, words []uint64, text string) {
 	for i, w := range words[:min(len(words), MaxWords)] {
 		l.words[i].Store(w)
 	}
-	l.length.Store(uint32(copy(l.text[:], text)))
-	l.pass()
-}
-
-func (l *Lane) pass() {
+	l.length.Store(uint32(length))
 	other := 1 - l.side
 	l.turn.Store(other)
 	if l.asleep[other].Load() != 0 {
@@ -145,5 +167,5 @@ func (l *Lane) Receive(words []uint64) Message {
 	return Message{Op(l.op.Load()), l.n.Load(), l.fuel.Load(), l.stack.Load()}
 }
 
-// Text copies the text of the message.
-func (l *Lane) Text() string { return string(l.text[:min(l.length.Load(), maxText)]) }
+// Text returns the text of the message in Room.
+func (l *Lane) Text() []byte { return l.text[:min(l.length.Load(), MaxText)] }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -88,8 +89,8 @@ func NewProcess(socket int) *Process {
 	return &Process{socket: socket, lanes: map[*Lane]struct{}{}, done: make(chan struct{})}
 }
 
-// Start starts a child.
-func Start() (*Process, error) {
+// Start starts a child, with so many bytes of private memory beside those of dataBytes.
+func Start(guests uint64) (*Process, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("start a process for a guest: %w", err)
@@ -104,7 +105,7 @@ func Start() (*Process, error) {
 			attr := w.attr
 			attr.Pdeathsig = unix.SIGKILL
 			attr.Setsid = true // Signals of a terminal are for the parent.
-			p.process, err = os.StartProcess("/proc/self/exe", []string{argument}, &os.ProcAttr{Dir: "/", Env: []string{}, Files: []*os.File{nil, nil, nil, theirs}, Sys: &attr})
+			p.process, err = os.StartProcess("/proc/self/exe", []string{argument, strconv.FormatUint(guests, 10)}, &os.ProcAttr{Dir: "/", Env: []string{}, Files: []*os.File{nil, nil, nil, theirs}, Sys: &attr})
 			if err == nil {
 				if w.weak != "" {
 					p.Weak = append(p.Weak, fmt.Sprintf("%s: %v", w.weak, errors.Join(errs...)))
@@ -247,13 +248,17 @@ type Child struct {
 // Main returns if the process is not a child. Otherwise it shuts the process in, has serve serve, and
 // ends the process.
 func Main(serve func(*Child)) {
-	if len(os.Args) != 1 || os.Args[0] != argument {
+	if len(os.Args) != 2 || os.Args[0] != argument {
+		return
+	}
+	guests, err := strconv.ParseUint(os.Args[1], 10, 62)
+	if err != nil {
 		return
 	}
 	if kind, err := unix.GetsockoptInt(channel, unix.SOL_SOCKET, unix.SO_TYPE); err != nil || kind != unix.SOCK_SEQPACKET {
 		return
 	}
-	weak, err := shutIn()
+	weak, err := shutIn(guests)
 	if err != nil {
 		os.Exit(3)
 	}

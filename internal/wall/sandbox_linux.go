@@ -16,15 +16,17 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubewasm/kubewasm/internal/snapmem"
 )
 
-// dataBytes is the maximum private memory of a child, for the compiler above all. The memories of
-// guests are not in it: RuntimeConfig.MemoryBytes bounds them.
+// dataBytes is the maximum private memory of a child, for the compiler above all, without the memories
+// of guests.
 const dataBytes = 2 << 30
 
 // shutIn takes everything from the process that serving does not need. weak are the parts that the
 // kernel or the program does not have. After an error the process must end.
-func shutIn() (weak []string, err error) {
+func shutIn(guests uint64) (weak []string, err error) {
 	runtime.GOMAXPROCS(min(runtime.NumCPU(), 4)) // It also ends the runtime's reads of the cgroup.
 	debug.SetGCPercent(50)
 	// The runtime's poller must have its descriptors before no more can be made.
@@ -35,10 +37,16 @@ func shutIn() (weak []string, err error) {
 	if err := closeFiles(); err != nil {
 		weak = append(weak, fmt.Sprintf("files that the parent shares are not closed: %v", err))
 	}
+	if err := dropCapabilities(); err != nil {
+		weak = append(weak, fmt.Sprintf("capabilities are not dropped: %v", err))
+	}
+	// It opens the list of the process's pages, which has no addresses for a process without
+	// capabilities.
+	snapmem.Prepare()
 	for _, l := range []struct {
 		resource int
 		most     uint64
-	}{{unix.RLIMIT_CORE, 0}, {unix.RLIMIT_FSIZE, 0}, {unix.RLIMIT_MEMLOCK, 0}, {unix.RLIMIT_MSGQUEUE, 0}, {unix.RLIMIT_DATA, dataBytes}, {unix.RLIMIT_NOFILE, 64}} {
+	}{{unix.RLIMIT_CORE, 0}, {unix.RLIMIT_FSIZE, 0}, {unix.RLIMIT_MEMLOCK, 0}, {unix.RLIMIT_MSGQUEUE, 0}, {unix.RLIMIT_DATA, dataBytes + guests}, {unix.RLIMIT_NOFILE, 64}} {
 		if err := unix.Setrlimit(l.resource, &unix.Rlimit{Cur: l.most, Max: l.most}); err != nil {
 			return nil, err
 		}
@@ -57,9 +65,6 @@ func shutIn() (weak []string, err error) {
 	}
 	if err := landlock(); err != nil {
 		weak = append(weak, fmt.Sprintf("no Landlock: %v", err))
-	}
-	if err := dropCapabilities(); err != nil {
-		weak = append(weak, fmt.Sprintf("capabilities are not dropped: %v", err))
 	}
 	return weak, install(filter(true))
 }
@@ -163,7 +168,7 @@ var allowed = append([]uint32{
 	unix.SYS_FUTEX, unix.SYS_NANOSLEEP, unix.SYS_SCHED_YIELD, unix.SYS_MADVISE, unix.SYS_MUNMAP, unix.SYS_EXIT, unix.SYS_EXIT_GROUP,
 	unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK, unix.SYS_GETTID, unix.SYS_GETPID,
 	unix.SYS_CLOCK_GETTIME, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_GETRANDOM, unix.SYS_RESTART_SYSCALL, unix.SYS_EPOLL_PWAIT,
-	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_CLOSE, unix.SYS_RECVMSG, unix.SYS_SET_ROBUST_LIST, unix.SYS_RSEQ,
+	unix.SYS_READ, unix.SYS_PREAD64, unix.SYS_WRITE, unix.SYS_CLOSE, unix.SYS_RECVMSG, unix.SYS_SET_ROBUST_LIST, unix.SYS_RSEQ,
 }, allowedHere...)
 
 // filter returns the filter of system calls. Those that are not allowed fail with EPERM, so that the
