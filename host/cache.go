@@ -35,7 +35,17 @@ type moduleCache struct {
 	max int64
 	// copies is RuntimeConfig.CacheCopy.
 	copies bool
+	// one is the only file, in a process of a guest. open returns it, once, if it has been written, and
+	// store writes it.
+	open  func() (*os.File, error)
+	store func(parts [][]byte) error
 }
+
+// oneFile is the name of the only file of a cache, which is in memory.
+const oneFile = "the machine code of a guest"
+
+// on reports whether there is a cache.
+func (c moduleCache) on() bool { return c.dir != "" || c.open != nil }
 
 // modulesDir is the directory of the files within that of RuntimeConfig.CacheDir.
 const modulesDir = "kubewasm-modules"
@@ -130,7 +140,11 @@ type cachedModule struct {
 
 // read returns a file of the cache, which the caller closes.
 func (c moduleCache) read(key moduleKey) (*cachedModule, error) {
-	f, err := os.Open(c.path(key))
+	open := c.open
+	if open == nil {
+		open = func() (*os.File, error) { return os.Open(c.path(key)) }
+	}
+	f, err := open()
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +174,7 @@ func readModule(f *os.File, key moduleKey) (*cachedModule, error) {
 	text := headerOfFile + lengths[0] + lengths[1] + lengths[2] + lengths[3]
 	m := &cachedModule{file: f, dataAt: nextPage(text), codeSize: int(lengths[5])}
 	m.codeAt = m.dataAt + lengths[4]
-	if m.codeAt+lengths[5] != stat.Size() || m.codeAt > 4*wasmbin.MaxModuleBytes || lengths[4]%pageSize != 0 {
+	if end := m.codeAt + lengths[5]; end > stat.Size() || end < stat.Size() && f.Name() != oneFile || m.codeAt > 4*wasmbin.MaxModuleBytes || lengths[4]%pageSize != 0 {
 		return nil, errModuleFile
 	}
 	all := make([]byte, m.codeAt)
@@ -186,7 +200,9 @@ func readModule(f *os.File, key moduleKey) (*cachedModule, error) {
 	if m.about.Info == nil || m.about.Offset%pageSize != 0 {
 		return nil, errModuleFile
 	}
-	diskcache.Use(f.Name(), stat)
+	if f.Name() != oneFile {
+		diskcache.Use(f.Name(), stat)
+	}
 	return m, nil
 }
 
@@ -206,7 +222,11 @@ func (c moduleCache) write(key moduleKey, s *stub, code serialized) error {
 	text := headerOfFile + int64(len(about)+len(s.module)+len(code.before)+len(code.after))
 	padding := make([]byte, nextPage(text)-text)
 	checked := [][]byte{lengths, code.key[:], about, s.module, code.before, code.after, padding, s.data}
-	return diskcache.Write(c.path(key), slices.Concat([][]byte{sumOf(key, checked...)}, checked, [][]byte{code.machine})...)
+	parts := slices.Concat([][]byte{sumOf(key, checked...)}, checked, [][]byte{code.machine})
+	if c.store != nil {
+		return c.store(parts)
+	}
+	return diskcache.Write(c.path(key), parts...)
 }
 
 // nextPage returns at, or the next multiple of pageSize.

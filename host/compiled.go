@@ -209,7 +209,7 @@ func (c *compiled) build(ctx context.Context, module []byte, ship func(context.C
 		pages = wasmbin.MaxPages // The limit of the guest is in the module as well.
 	}
 	cache := c.owner.shared
-	if c.owner.modules.dir != "" {
+	if c.owner.modules.on() {
 		c.cache, c.files = newEngineCache()
 		if cache = c.cache; c.files != nil {
 			c.files.copies = c.owner.modules.copies
@@ -309,7 +309,9 @@ func (c *compiled) toCache(ctx context.Context, key moduleKey, module []byte) er
 		}
 		return c.owner.modules.read(key)
 	})
-	_ = c.owner.modules.trim() // The next runtime reports it.
+	if c.owner.modules.dir != "" {
+		_ = c.owner.modules.trim() // The next runtime reports it.
+	}
 	return err
 }
 

@@ -82,6 +82,9 @@ var local = map[int64]bool{
 // mappable returns an error unless a file, which need not be there yet, is on a local file
 // system.
 func mappable(name string) error {
+	if name == oneFile {
+		return nil
+	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(filepath.Dir(name), &fs); err != nil {
 		return err

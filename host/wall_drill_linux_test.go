@@ -348,8 +348,14 @@ func TestProcessesAreReplaced(t *testing.T) {
 	signal(unix.SIGKILL)
 	<-process().Done()
 	serves("after its process was killed between two calls")
+	if !process().reply.Compiled {
+		t.Error("another process compiles the module again")
+	}
 
 	signal(unix.SIGSTOP)
+	if err := unix.Waitid(unix.P_PID, process().Pid(), nil, unix.WSTOPPED, nil); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := try(t, p, 1, 0); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a process that is stopped: %v, want %v", err, context.DeadlineExceeded)
 	}

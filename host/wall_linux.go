@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -63,6 +64,9 @@ type wallRequest struct {
 	DefineMemory          bool
 	GoPass, Interpreter   bool
 	ModuleBytes, ReplyMax int
+	// CodeBytes is the size of the file for the machine code, and Compiled is set once that is there.
+	CodeBytes int
+	Compiled  bool
 }
 
 // wallInstance is what a child needs for an instance, beside its lane, or for its image. The files of
@@ -83,6 +87,8 @@ type wallReply struct {
 	Info      *wasmbin.Info
 	Memory    bool
 	Weak      []string
+	// Compiled is set if the machine code is in its file.
+	Compiled bool
 }
 
 // A wallReply has at most maxGlobals globals, and maxWeak reasons are kept, up to maxWeakBytes of each.
@@ -99,6 +105,9 @@ type remote struct {
 	c       *compiled
 	request wallRequest
 	file    int // The module.
+	// code is the file for its machine code, as the first process has compiled it. Then it is sealed, and
+	// others begin with it.
+	code int
 
 	mu     sync.Mutex
 	now    *remoteProcess
@@ -149,8 +158,14 @@ func (c *compiled) buildRemote(ctx context.Context, module []byte) error {
 		}
 		at += n
 	}
-	c.remote = &remote{c: c, file: file, request: wallRequest{
-		c.key.digest, c.key.memoryBytes, c.key.stackBytes, c.key.compile, c.key.defineMemory, c.owner.goPass, c.owner.engineName == EngineInterpreter, len(module), maxReply,
+	code := codeBytes(len(module))
+	codeFile, err := wall.NewFile(code)
+	if err != nil {
+		unix.Close(file)
+		return err
+	}
+	c.remote = &remote{c: c, file: file, code: codeFile, request: wallRequest{
+		c.key.digest, c.key.memoryBytes, c.key.stackBytes, c.key.compile, c.key.defineMemory, c.owner.goPass, c.owner.engineName == EngineInterpreter, len(module), maxReply, code, false,
 	}}
 	begun := time.Now()
 	p, err := c.remote.process(ctx)
@@ -165,6 +180,10 @@ func (c *compiled) buildRemote(ctx context.Context, module []byte) error {
 	}
 	return nil
 }
+
+// codeBytes returns the size of the file for the machine code of a module: Go modules take three times
+// theirs. A module whose code is longer is compiled by each process.
+func codeBytes(module int) int { return roundUp(8*module, pageSize) + 1<<20 }
 
 // process returns the process of the module, which is started if there is none.
 func (r *remote) process(ctx context.Context) (*remoteProcess, error) {
@@ -255,7 +274,7 @@ func (p *remoteProcess) start(r *remote) {
 		if err != nil {
 			return err
 		}
-		if err = p.Send(packet, r.file, file); err != nil {
+		if err = p.Send(packet, r.file, file, r.code); err != nil {
 			return err
 		}
 		if packet, err = p.Receive(); err != nil {
@@ -281,6 +300,13 @@ func (p *remoteProcess) start(r *remote) {
 		}
 		if p.reply.Err != "" {
 			return errRefused(cut.Text([]byte(p.reply.Err), maxErrorBytes))
+		}
+		if p.reply.Compiled && !r.request.Compiled {
+			// Neither this process nor one that follows can change what it executes.
+			if err := wall.Seal(r.code); err != nil {
+				return fmt.Errorf("seal the machine code of the guest: %w", err)
+			}
+			r.request.Compiled = true
 		}
 		return p.reply.check(r.request.MemoryBytes)
 	}()
@@ -309,6 +335,7 @@ func (r *remote) free() {
 	defer r.mu.Unlock()
 	r.closed = true
 	unix.Close(r.file)
+	unix.Close(r.code)
 	if p := r.now; p != nil {
 		<-p.ready
 		if p.Process != nil {
@@ -890,7 +917,7 @@ func init() { wall.Main(func(child *wall.Child) { serveWall(child, walledFunctio
 func serveWall(child *wall.Child, host func(fn wasmbin.Extern, n int) api.GoModuleFunc) {
 	packet, files, ok := child.Receive()
 	var request wallRequest
-	if !ok || len(files) != 2 || json.Unmarshal(packet, &request) != nil {
+	if !ok || len(files) != 3 || json.Unmarshal(packet, &request) != nil {
 		return
 	}
 	module, err := wall.Map(files[0], request.ModuleBytes)
@@ -901,7 +928,7 @@ func serveWall(child *wall.Child, host func(fn wasmbin.Extern, n int) api.GoModu
 	if err != nil {
 		return
 	}
-	c, answer := buildWalled(&request, module, host)
+	c, answer := buildWalled(&request, module, files[2], host)
 	answer.Weak = child.Weak
 	if err := wall.Lock(); err != nil {
 		answer.Err = err.Error()
@@ -917,6 +944,10 @@ func serveWall(child *wall.Child, host func(fn wasmbin.Extern, n int) api.GoModu
 	// What is still needed of the module is read again.
 	_ = unix.Madvise(module, unix.MADV_DONTNEED)
 	answer = wallReply{}
+	if c.code != nil { // It was read for its checksum. What does not run stays in the file.
+		splitMapping(c.code, pieceBytes)
+		dropPages(c.code)
+	}
 	debug.FreeOSMemory()
 	child.Send([]byte(strconv.Itoa(length)))
 	all := walledInstances{c: c, images: map[uint64]*walledImage{}, instances: map[uint64]*walled{}}
@@ -1001,11 +1032,32 @@ func (a *walledInstances) drop(w *walled) {
 }
 
 // buildWalled compiles the module in the child.
-func buildWalled(request *wallRequest, module []byte, host func(fn wasmbin.Extern, n int) api.GoModuleFunc) (*compiled, wallReply) {
-	rt := &Runtime{goPass: request.GoPass, compiling: make(chan struct{}, 1), mappings: &mappings{}, shared: wazero.NewCompilationCache()}
+func buildWalled(request *wallRequest, module []byte, code int, host func(fn wasmbin.Extern, n int) api.GoModuleFunc) (*compiled, wallReply) {
+	rt := &Runtime{
+		goPass: request.GoPass, compiling: make(chan struct{}, 1), mappings: &mappings{}, shared: wazero.NewCompilationCache(),
+		cacheFailed: func(error) {}, // The next process compiles the module again.
+	}
+	file := os.NewFile(uintptr(code), oneFile)
+	written := request.Compiled
+	rt.modules.open = func() (*os.File, error) {
+		if !written {
+			return nil, os.ErrNotExist
+		}
+		written = false // The file is closed if it is not used.
+		return file, nil
+	}
+	rt.modules.store = func(parts [][]byte) error {
+		if request.Compiled {
+			return errNoStub
+		}
+		err := wall.Fill(code, request.CodeBytes, parts)
+		written = err == nil
+		return err
+	}
 	rt.engine = wazero.NewRuntimeConfigCompiler()
 	if request.Interpreter {
 		rt.engine = wazero.NewRuntimeConfigInterpreter()
+		rt.modules = moduleCache{}
 	}
 	rt.building.Add(1)
 	c := &compiled{owner: rt, ready: make(chan struct{}), key: compiledKey{
@@ -1015,7 +1067,7 @@ func buildWalled(request *wallRequest, module []byte, host func(fn wasmbin.Exter
 	if c.err != nil {
 		return c, wallReply{Err: c.err.Error()}
 	}
-	answer := wallReply{Info: c.info, Memory: c.exportsMemory}
+	answer := wallReply{Info: c.info, Memory: c.exportsMemory, Compiled: c.code != nil}
 	err := c.linkTo(func(n int) api.GoModuleFunc { return host(c.hosted[n], n) }, func(ctx context.Context, m api.Module, _ []uint64) { ctx.(*walledContext).ask(m, opYield, 0, nil, nil) })
 	if err != nil {
 		answer.Link = err.Error()
@@ -1179,6 +1231,9 @@ func (w *walled) handle(m wall.Message) bool {
 	case opStart:
 		if w.module, err = w.c.wasm.InstantiateModule(&w.ctx, w.c.module, moduleConfig); err == nil {
 			w.bind(w.module)
+			if len(w.images) == 0 {
+				err = w.c.content.write(w.module.ExportedMemory(memoryExport))
+			}
 			for _, g := range w.c.info.Globals {
 				w.globals = append(w.globals, w.module.ExportedGlobal(g.Name).(api.MutableGlobal))
 			}
@@ -1218,6 +1273,8 @@ func (w *walled) handle(m wall.Message) bool {
 			w.saved = append(w.saved, g.Get())
 		}
 		err = w.linear.Adopt(image.Image)
+		w.c.rest() // The start does not run again.
+		debug.FreeOSMemory()
 	case opReset:
 		err = w.reset()
 	default:

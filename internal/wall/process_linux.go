@@ -294,6 +294,29 @@ func Map(file, bytes int) ([]byte, error) {
 	return unix.Mmap(file, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 }
 
+// Fill writes parts to the beginning of a file of so many bytes.
+func Fill(file, bytes int, parts [][]byte) error {
+	b, err := unix.Mmap(file, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return err
+	}
+	at := 0
+	for _, part := range parts {
+		if len(part) > len(b)-at {
+			err = fmt.Errorf("%d bytes are too few", bytes)
+			break
+		}
+		at += copy(b[at:], part)
+	}
+	return errors.Join(err, unix.Munmap(b))
+}
+
+// Seal makes a file unchangeable, which nobody has mapped for writing.
+func Seal(file int) error {
+	_, err := unix.FcntlInt(uintptr(file), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_SEAL)
+	return err
+}
+
 // NewFile makes a file in memory of a fixed length.
 func NewFile(bytes int) (file int, err error) {
 	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING

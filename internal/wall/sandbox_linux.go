@@ -168,7 +168,7 @@ var allowed = append([]uint32{
 	unix.SYS_FUTEX, unix.SYS_NANOSLEEP, unix.SYS_SCHED_YIELD, unix.SYS_MADVISE, unix.SYS_MUNMAP, unix.SYS_EXIT, unix.SYS_EXIT_GROUP,
 	unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK, unix.SYS_GETTID, unix.SYS_GETPID,
 	unix.SYS_CLOCK_GETTIME, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_GETRANDOM, unix.SYS_RESTART_SYSCALL, unix.SYS_EPOLL_PWAIT,
-	unix.SYS_READ, unix.SYS_PREAD64, unix.SYS_WRITE, unix.SYS_CLOSE, unix.SYS_RECVMSG, unix.SYS_SET_ROBUST_LIST, unix.SYS_RSEQ,
+	unix.SYS_READ, unix.SYS_PREAD64, unix.SYS_FSTAT, unix.SYS_WRITE, unix.SYS_CLOSE, unix.SYS_RECVMSG, unix.SYS_SET_ROBUST_LIST, unix.SYS_RSEQ,
 }, allowedHere...)
 
 // filter returns the filter of system calls. Those that are not allowed fail with EPERM, so that the
