@@ -28,6 +28,7 @@ func (c *lookedAt) Err() error {
 // with one instruction gives the host, and with it Go's garbage collector, a turn for
 // each megabyte, and can be stopped there.
 func TestHostIsInControlDuringALongBulkOperation(t *testing.T) {
+	host.InProcess(t, "whoever waits for the process looks at the context too")
 	const mib = 1 << 20
 	cfg := config("bulk")
 	cfg.Limits = host.Limits{Instances: 1, MemoryBytes: 256 * mib, Timeout: time.Minute}

@@ -89,6 +89,7 @@ func moduleFile(t *testing.T, dir string) string {
 // TestEngineCache holds that wazero takes machine code from a file of the cache: it depends on
 // wazero's structures, and on how wazero serializes machine code.
 func TestEngineCache(t *testing.T) {
+	InProcess(t, "the process of the guest compiles, and its parent keeps the code in memory")
 	if cache, files := newEngineCache(); files == nil {
 		t.Fatalf("%T has no place for a cache of files", cache)
 	}
@@ -203,6 +204,7 @@ func testModuleCacheIsBounded(t *testing.T, engine Engine) {
 }
 
 func TestModuleCacheUsesNothingThatWasChanged(t *testing.T) {
+	InProcess(t, "the process of the guest compiles, and its parent keeps the code in memory")
 	dir := t.TempDir()
 	cfg := RuntimeConfig{CacheDir: dir}
 	loadCached(t, cfg, "noop")
@@ -351,6 +353,7 @@ func TestModuleCache(t *testing.T) {
 // TestEngineHeader holds that a file has nothing of the process that wrote it: the binaries of
 // tests and programs, for which wazero has other versions, share files.
 func TestEngineHeader(t *testing.T) {
+	InProcess(t, "the process of the guest compiles, and its parent keeps the code in memory")
 	dir := t.TempDir()
 	loadCached(t, RuntimeConfig{CacheDir: dir}, "noop")
 	file, err := os.ReadFile(moduleFile(t, dir))
@@ -372,6 +375,7 @@ func TestEngineHeader(t *testing.T) {
 // TestWarmLoads loads a module whose file in the cache is as it should be or not, and calls it:
 // what answers is never a stub.
 func TestWarmLoads(t *testing.T) {
+	InProcess(t, "the process of the guest compiles, and its parent keeps the code in memory")
 	for _, test := range []struct {
 		name   string
 		damage func(t *testing.T, c moduleCache, key moduleKey, m *cachedModule)

@@ -24,6 +24,7 @@ func logging(name string, to *[]string) Adapter {
 // Plugins with the same module share what is compiled of it, and nothing else: each has
 // the host functions of its own adapter and its own configuration.
 func TestPluginsShareACompiledModule(t *testing.T) {
+	InProcess(t, "each plugin has a process, and they share nothing")
 	rt, err := NewRuntime(RuntimeConfig{})
 	if err != nil {
 		t.Fatal(err)
@@ -97,6 +98,7 @@ func withCustomSection(t *testing.T, file string) []byte {
 // Plugins of one module begin from its state after the start. What they do differently
 // from there on is their own.
 func TestPluginsShareTheStart(t *testing.T) {
+	InProcess(t, "each plugin has a process, and they share nothing")
 	for _, test := range []struct {
 		name, module string
 		configs      []string

@@ -226,6 +226,9 @@ func TestSpendEndsACall(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
+			if test.limits.Timeout != 0 {
+				host.InProcess(t, "there is no time for an instance either")
+			}
 			cfg := dialectConfig()
 			cfg.Limits = test.limits
 			inst := acquire(t, load(t, cfg))

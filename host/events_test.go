@@ -10,6 +10,7 @@ import (
 
 // TestChangesAreLogged holds the lines about modules to the table of docs/operating.md.
 func TestChangesAreLogged(t *testing.T) {
+	host.InProcess(t, "the log names the isolation")
 	read := func(name string) string {
 		module, err := testdata(name).Fetch(t.Context())
 		if err != nil {

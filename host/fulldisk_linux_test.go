@@ -14,6 +14,7 @@ import (
 
 // A cache on a full disk keeps no plugin from serving: it is said once, and nothing is left behind.
 func TestACacheOnAFullDiskIsReported(t *testing.T) {
+	InProcess(t, "the process of the guest compiles, and its parent keeps the code in memory")
 	needsCompiler(t) // The interpreter caches nothing.
 	dir := fulldisk.New(t, "1m")
 	empty := fulldisk.Fill(t, dir)

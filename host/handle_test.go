@@ -39,6 +39,7 @@ func loadFile(t *testing.T, name string, limits Limits, reset ResetPolicy) *Plug
 // TestStackIsGivenBackAfterADeepCall holds that a recursion which is allowed leaves
 // no instance with the stack that it took, whether it returned or trapped.
 func TestStackIsGivenBackAfterADeepCall(t *testing.T) {
+	InProcess(t, "the stacks are in the process of the guest")
 	const instances = 8
 	p := loadFile(t, "deep", Limits{Instances: instances, MemoryBytes: 1 << 20, StackBytes: 4 << 20}, ResetOnError)
 	v := p.current.Load()

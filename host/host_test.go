@@ -135,6 +135,7 @@ func TestCall(t *testing.T) {
 // TestModulesThatServeAreLogged holds that each module that begins to serve has one line, and that none
 // has a line that does not, or did before.
 func TestModulesThatServeAreLogged(t *testing.T) {
+	host.InProcess(t, "the log names the isolation")
 	var log strings.Builder
 	cfg := config("good")
 	cfg.GuestConfig = []byte(`{"zone": "a"}`)
@@ -490,6 +491,7 @@ func TestCacheDirMustBePrivate(t *testing.T) {
 }
 
 func TestCacheDirIsFilledAndUsed(t *testing.T) {
+	host.InProcess(t, "the process of the guest compiles, and its parent keeps the code in memory")
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 		t.Skip("wazero does not compile for " + runtime.GOARCH)
 	}

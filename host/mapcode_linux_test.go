@@ -37,6 +37,7 @@ func mappedCode(t *testing.T, dir string) (lines []string) {
 // TestMachineCodeIsMapped holds that machine code is in a mapping of a file of the cache, which
 // has exactly that: a changed file is written again, and one mapping serves all plugins.
 func TestMachineCodeIsMapped(t *testing.T) {
+	InProcess(t, "the process of the guest compiles, and its parent keeps the code in memory")
 	needsCompiler(t)
 	dir := t.TempDir()
 	for _, test := range []struct {
@@ -91,6 +92,7 @@ func TestMachineCodeIsMapped(t *testing.T) {
 // TestMappingOfWhatIsNotThere holds that a page of machine code that cannot be read, as on a
 // damaged disk, ends the load and not the process.
 func TestMappingOfWhatIsNotThere(t *testing.T) {
+	InProcess(t, "the process of the guest compiles, and its parent keeps the code in memory")
 	dir := t.TempDir()
 	loadCached(t, RuntimeConfig{CacheDir: dir}, "noop")
 	file := moduleFile(t, dir)
@@ -170,6 +172,7 @@ func needsMadvise(t *testing.T) {
 // TestClosedCodeIsOneMapping holds that the machine code of a module that nothing has any more
 // takes one mapping until the garbage collector closes it, which may be long after.
 func TestClosedCodeIsOneMapping(t *testing.T) {
+	InProcess(t, "the process of the guest compiles, and its parent keeps the code in memory")
 	needsCompiler(t)
 	needsMadvise(t)
 	guest, err := guestbuild.Build(t.Context(), "testdata/goroutines")
@@ -246,6 +249,7 @@ func TestSplitLeavesMappings(t *testing.T) {
 // TestAStartLeavesNoMachineCode holds that what has run of a module until it is loaded is given
 // back: a start runs twice as much of a Go guest as calls do.
 func TestAStartLeavesNoMachineCode(t *testing.T) {
+	InProcess(t, "the process of the guest compiles, and its parent keeps the code in memory")
 	needsCompiler(t)
 	if written := []byte{1}; presentPages(t, written) == 0 {
 		t.Skip("nothing tells which pages are present, as under emulation")

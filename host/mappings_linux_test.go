@@ -27,6 +27,7 @@ func runChild(t *testing.T, role string) ([]byte, error) {
 // refuses a module and an instance, says so, and serves on: without mappings for Go's runtime and
 // wazero's finalizers it would end. A process of its own maps most of them away.
 func TestAProcessWithoutMappingsLivesOn(t *testing.T) {
+	InProcess(t, "the mappings of code and memory are in the process of the guest")
 	needsCompiler(t) // The interpreter maps nothing.
 	if os.Getenv(childVariable) == "" {
 		if out, err := runChild(t, "mappings"); err != nil {
@@ -91,6 +92,7 @@ func TestAProcessWithoutMappingsLivesOn(t *testing.T) {
 // the cache that is overwritten in place, or cut off, is not what the process executes. Without it
 // the process ends, as docs/operating.md says.
 func TestACopyOfMachineCodeSurvivesItsFile(t *testing.T) {
+	InProcess(t, "the process of the guest compiles, and its parent keeps the code in memory")
 	needsCompiler(t)
 	const copied, mapped = "copied", "mapped"
 	for role, lives := range map[string]bool{copied: true, mapped: false} {

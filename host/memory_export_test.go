@@ -1,8 +1,26 @@
 package host
 
+import "testing"
+
+// InProcess skips a test of something that lies elsewhere if guests are in other processes.
+func InProcess(t testing.TB, what string) {
+	t.Helper()
+	if _, process, err := debugs(); err == nil && process {
+		t.Skip("with isolation by process ", what)
+	}
+}
+
 // UsePlainMemory makes rt do without the operating system's help, as on one that
 // has none.
 func (rt *Runtime) UsePlainMemory() { rt.memory.Plain = true }
+
+// Fill has fill write to the guest's memory.
+func (i DialectInstance) Fill(fill func(memory []byte)) {
+	memory := i.Memory()
+	if fill(memory); i.remote != nil {
+		i.put(0, memory)
+	}
+}
 
 // Memory returns the guest's memory, or a copy if that is in another process.
 func (i DialectInstance) Memory() []byte {

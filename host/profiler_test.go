@@ -38,6 +38,7 @@ func (f *fuelOfCalls) sum() (n int64) {
 }
 
 func TestProfilesOfHostileGuestsAddUp(t *testing.T) {
+	host.InProcess(t, "there are no profiles")
 	var profiled, traps int
 	for _, g := range readHostile(t) {
 		t.Run(g.name, func(t *testing.T) {
@@ -116,6 +117,7 @@ func goGuest(t testing.TB, name string, flags ...string) []byte {
 }
 
 func TestProfileOfGoroutines(t *testing.T) {
+	host.InProcess(t, "there are no profiles")
 	for name, flags := range map[string][]string{"with names": nil, "stripped": {"-ldflags=-s -w"}} {
 		t.Run(name, func(t *testing.T) {
 			profiler, calls := &host.Profiler{}, &fuelOfCalls{}
@@ -177,6 +179,7 @@ func TestProfileOfGoroutines(t *testing.T) {
 }
 
 func TestProfileIsReadByPprof(t *testing.T) {
+	host.InProcess(t, "there are no profiles")
 	profiler := &host.Profiler{}
 	cfg := config("deep")
 	cfg.Profiler = profiler

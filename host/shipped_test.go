@@ -56,6 +56,7 @@ func changed(t *testing.T, form []byte, change func(about *shipped, file []byte)
 // TestCompiledForms loads a module whose source has a compiled form that is as it should be or
 // not. The guest answers in any case, and the log says why a form was not used.
 func TestCompiledForms(t *testing.T) {
+	InProcess(t, "the process of the guest compiles, and its parent keeps the code in memory")
 	needsCompiler(t)
 	module, err := os.ReadFile("testdata/noop.wasm")
 	if err != nil {
@@ -173,6 +174,7 @@ func TestCompiledForms(t *testing.T) {
 
 // TestSourceWithoutCompiledForms holds that a grant that can have no effect is reported.
 func TestSourceWithoutCompiledForms(t *testing.T) {
+	InProcess(t, "the process of the guest compiles, and its parent keeps the code in memory")
 	module, err := os.ReadFile("testdata/noop.wasm")
 	if err != nil {
 		t.Fatal(err)

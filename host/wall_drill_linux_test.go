@@ -275,6 +275,7 @@ func newWalledRuntime(t *testing.T, level Isolation) *Runtime {
 }
 
 func TestEscapeDrill(t *testing.T) {
+	t.Setenv(debugVariable, "") // It compares the levels.
 	copy(secret[:], secretText)
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -511,6 +512,7 @@ func TestImportsThatDoNotFitAMessage(t *testing.T) {
 }
 
 func TestIsolationIsRefusedByName(t *testing.T) {
+	t.Setenv(debugVariable, "")
 	for _, test := range []struct {
 		name       string
 		minimum    Isolation
@@ -667,7 +669,7 @@ var stores = func() (list [][]byte) {
 	return list
 }()
 
-// storesModule returns the module of stores, with 64 pages of memory.
+// storesModule returns the module of stores, with 24 pages of memory.
 func storesModule() []byte {
 	leb := func(n int) []byte { return binary.AppendUvarint(nil, uint64(n)) }
 	section := func(id byte, body ...byte) []byte { return slices.Concat([]byte{id}, leb(len(body)), body) }
@@ -680,7 +682,7 @@ func storesModule() []byte {
 	return slices.Concat([]byte("\x00asm\x01\x00\x00\x00"),
 		section(1, 2, 0x60, 0, 1, 0x7e, 0x60, 3, 0x7e, 0x7e, 0x7e, 1, 0x7f),
 		section(3, 2, 0, 1),
-		section(5, 1, 1, 64, 0x90, 3), // Up to 400.
+		section(5, 1, 1, 24, 0x90, 3), // Up to 400.
 		section(6, 1, 0x7e, 1, 0x42, 7, 0x0b),
 		section(7, []byte("\x03\x06memory\x02\x00\x0fkubewasm_abi_v1\x00\x00\x06filter\x00\x01")...),
 		section(12, 2),
@@ -699,9 +701,9 @@ func TestResetsMissNothing(t *testing.T) {
 	}
 	s := p.current.Load().snapshot
 	random := rand.New(rand.NewPCG(3, 4))
-	const memory = 64 * pageSize
+	const memory = 24 * pageSize
 	written := map[int]int{}
-	for round := range 200 {
+	for round := range 100 {
 		inst, err := p.Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -713,7 +715,7 @@ func TestResetsMissNothing(t *testing.T) {
 		}
 		many := random.IntN(8)
 		if random.IntN(16) == 0 {
-			many = 600 // More pages than are kept.
+			many = 150 // More pages than are kept.
 		}
 		for range many {
 			n, at := random.IntN(len(stores)), uint64(random.IntN(memory-1<<16))

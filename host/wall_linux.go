@@ -428,8 +428,17 @@ func (c *compiled) instantiateRemote(ctx context.Context, inst *Instance) (_ api
 func (r *remoteInstance) sendImage(request wallInstance, s *snapshot, files ...int) error {
 	if s != nil {
 		layers, its := s.image.Layers()
-		if layers == nil && s.size != 0 {
-			return errors.New("the snapshot is not in a file, which isolation by process needs")
+		if layers == nil && s.size != 0 { // It is not in a file.
+			size := int(s.size)
+			file, err := wall.NewFile(size)
+			if err != nil {
+				return err
+			}
+			defer unix.Close(file)
+			if err := wall.Fill(file, size, [][]byte{s.image.Bytes()}); err != nil {
+				return err
+			}
+			layers, its = []snapmem.Layer{{Size: size, Own: [][2]int{{0, size}}}}, []int{file}
 		}
 		request.Image, request.Layers = s.number, layers
 		files = append(files, its...)

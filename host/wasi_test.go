@@ -311,7 +311,7 @@ func TestWASIAnswersAsWazeroDoes(t *testing.T) {
 					memory, _ := theirs.Memory().Read(0, theirs.Memory().Size())
 					wasiMemory(memory)
 					putArgs(memory, args)
-					copy(inst.Dialect().Memory(), memory)
+					inst.Dialect().Fill(func(to []byte) { copy(to, memory) })
 					var errno uint64
 					results, err := theirs.ExportedFunction("call").Call(ctx, uint64(n))
 					if err == nil {
@@ -413,8 +413,8 @@ func TestHostileCallsOfWASI(t *testing.T) {
 			defer func() { inst.Release() }()
 			calls := 0
 			call := func(n int, args []uint64) {
-				copy(inst.Dialect().Memory(), start)
-				putArgs(inst.Dialect().Memory(), args)
+				inst.Dialect().Fill(func(to []byte) { copy(to, start) })
+				inst.Dialect().Fill(func(to []byte) { putArgs(to, args) })
 				errno, err := inst.Dialect().CallExport(t.Context(), wasiCall, uint64(n))
 				if err := checkAnswer(functions[n].name, errno, err); err != nil {
 					t.Errorf("%d: %v", args, err)
@@ -531,11 +531,12 @@ func TestWASIChargesFuel(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			for _, p := range plugins {
 				inst := acquire(t, p)
-				memory := inst.Dialect().Memory()
-				if test.fill != nil {
-					test.fill(memory)
-				}
-				putArgs(memory, test.args)
+				inst.Dialect().Fill(func(memory []byte) {
+					if test.fill != nil {
+						test.fill(memory)
+					}
+					putArgs(memory, test.args)
+				})
 				n := slices.IndexFunc(functions, func(f wasiFunction) bool { return f.name == test.call })
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
@@ -556,7 +557,7 @@ func TestWASIChargesFuel(t *testing.T) {
 				if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 1<<20 {
 					t.Errorf("allocates %d bytes", allocated)
 				}
-				if test.call == "random_get" && test.fuel > limit && memory[size-1] != 0 {
+				if test.call == "random_get" && test.fuel > limit && inst.Dialect().Memory()[size-1] != 0 {
 					t.Error("the fuel ended after the work")
 				}
 				inst.Release()
@@ -583,14 +584,14 @@ func TestLoopsOverWASIAreStopped(t *testing.T) {
 					continue
 				}
 				inst := acquire(t, p)
-				wasiMemory(inst.Dialect().Memory())
+				inst.Dialect().Fill(wasiMemory)
 				args := slices.Clone(call.args)
 				for i := range args {
 					if args[i] == fd {
 						args[i] = 1
 					}
 				}
-				putArgs(inst.Dialect().Memory(), args)
+				inst.Dialect().Fill(func(to []byte) { putArgs(to, args) })
 				_, err := inst.Dialect().CallExport(t.Context(), export, uint64(n))
 				made := binary.LittleEndian.Uint32(inst.Dialect().Memory()[countAt:])
 				// A call costs 100, and what the host is owed 4096 at most.
@@ -629,7 +630,7 @@ func TestWorkOfWASIEndsWithTheCall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inst := acquire(t, p)
 			defer inst.Release()
-			putArgs(inst.Dialect().Memory(), []uint64{page, size - page})
+			inst.Dialect().Fill(func(to []byte) { putArgs(to, []uint64{page, size - page}) })
 			_, err := inst.Dialect().CallExport(&looked{t.Context(), 4}, export, uint64(n))
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("got %v, want %v", err, context.Canceled)
@@ -658,7 +659,7 @@ func newWASICaller(t *testing.T, reset host.ResetPolicy, instances int) wasiCall
 // call calls a function and returns its error number; an exit is 1000 and more.
 func (c wasiCaller) call(inst *host.Instance, name string, args ...uint64) uint64 {
 	c.t.Helper()
-	putArgs(inst.Dialect().Memory(), args)
+	inst.Dialect().Fill(func(to []byte) { putArgs(to, args) })
 	n := slices.IndexFunc(c.functions, func(f wasiFunction) bool { return f.name == name })
 	errno, err := inst.Dialect().CallExport(c.t.Context(), wasiCall, uint64(n))
 	var exit *sys.ExitError
@@ -691,7 +692,7 @@ func TestStateOfWASIBelongsToTheSnapshot(t *testing.T) {
 	}
 	// use changes all of it.
 	use := func(c wasiCaller, inst *host.Instance) {
-		wasiMemory(inst.Dialect().Memory())
+		inst.Dialect().Fill(wasiMemory)
 		for stream := range uint64(3) {
 			c.call(inst, "fd_fdstat_set_flags", stream, 1)
 			c.call(inst, "fd_renumber", stream, (stream+1)%3)
@@ -882,7 +883,7 @@ func FuzzWASI(f *testing.F) {
 		}
 		inst := acquire(t, p)
 		defer inst.Release()
-		copy(inst.Dialect().Memory(), memory)
+		inst.Dialect().Fill(func(to []byte) { copy(to, memory) })
 		errno, err := inst.Dialect().CallExport(t.Context(), wasiCall, uint64(function))
 		if err := checkAnswer(functions[function].name, errno, err); err != nil {
 			t.Error(err)

@@ -4,6 +4,8 @@
 // needs.
 //
 // A [Process] has a socket, over which it gets its module and file descriptors. Each instance has a
-// [Lane], a page of memory that both processes map: a call is passed by writing a message and the turn,
+// [Lane], a piece of memory that both processes map: a call is passed by writing a message and the turn,
 // with a futex if the other side sleeps. The parent copies each value before it checks it, once.
+// Nothing else is shared: memories of guests are private to the child, which alone can tell exactly
+// which of their pages were written.
 package wall

@@ -21,11 +21,11 @@ const (
 
 const (
 	// headerBytes is the size of the shared page of a lane.
-	headerBytes = 64 << 10
+	headerBytes = 256 << 10
 	// MaxWords is the maximum number of parameters of a function that crosses the wall.
 	MaxWords = 24
 	// MaxText is the size of the text of a message in bytes.
-	MaxText = 60 << 10
+	MaxText = 252 << 10
 )
 
 // page is the shared part of a lane. The other side may write to all of it at any time.
