@@ -198,7 +198,7 @@ func (p *Plugin) inform(grants []host.ObjectGrant) error {
 			errs = append(errs, err)
 			continue
 		}
-		objects, err := p.handle.Lister(gvr, g.Namespaces)
+		objects, err := p.handle.Lister(g)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("objects: %q: %w", name, err))
 			continue

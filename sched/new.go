@@ -183,6 +183,7 @@ func (c *PluginConfig) validate(rt *host.Runtime) error {
 		errs = append(errs, err)
 	}
 	errs = append(errs, lookup.CheckGrants(c.Objects)...)
+	errs = append(errs, lookup.CheckQueries(c.Objects)...)
 	if c.Shadow != nil {
 		errs = append(errs, c.Shadow.Check(rt, "shadow")...)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -17,7 +18,7 @@ import (
 )
 
 // TestNamedEvents holds that guests register for events of custom resources, read their objects in
-// hints, and activate Pods.
+// hints, look up values of queries, and activate Pods.
 func TestNamedEvents(t *testing.T) {
 	run(t, "named", func(t *testing.T, rt *host.Runtime, guest string) {
 		var activated []string
@@ -27,7 +28,7 @@ func TestNamedEvents(t *testing.T) {
 			}
 		}}
 		p, err := sched.Load(t.Context(), rt, sched.PluginConfig{
-			Objects: []host.ObjectGrant{{Resource: "example.com/v1/things"}},
+			Objects: []host.ObjectGrant{{Resource: "example.com/v1/things"}, {Resource: "metrics.kubewasm.dev/v1/load", Query: &host.ObjectQuery{Prometheus: "load", Service: "monitoring/prometheus", Name: "node"}}},
 			Config:  host.Config{Name: "named", Module: host.ModuleConfig{File: guest}, Grants: []string{sched.GrantActivate}},
 		}, framework.Of(handle))
 		if err != nil {
@@ -65,6 +66,22 @@ func TestNamedEvents(t *testing.T) {
 			of.Name = name
 			if queue, err := events[1].Hint(of, nil, thing); queue != want || err != nil {
 				t.Errorf("the hint about %s is %t, %v; want %t", name, queue, err, want)
+			}
+		}
+		samples, err := manifest.Read([]byte(`{apiVersion: metrics.kubewasm.dev/v1, kind: Load, metadata: {name: n1}, value: 0.25}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sample, _, err := framework.Decode(&samples.All[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := handle.Informers[schema.GroupVersionResource{Group: "metrics.kubewasm.dev", Version: "v1", Resource: "load"}].Add(sample); err != nil {
+			t.Fatal(err)
+		}
+		for node, want := range map[string]int64{"n1": 25, "n2": 50} {
+			if score, status := p.Score(p.Begin(pod), framework.NewNodeInfo(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, UID: types.UID(node)}})); score != want || status != nil {
+				t.Errorf("the score of %s is %d, %v; want %d", node, score, status, want)
 			}
 		}
 		if status, _ := p.Permit(p.Begin(pod), pod, "n1"); status != nil {

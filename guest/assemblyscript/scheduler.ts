@@ -979,6 +979,17 @@ export function list<T extends view.Message>(resource: string, namespace: string
   return listObjects<T>(resource, namespace, selector, false);
 }
 
+/** getJSON is get for custom resources and metrics, which come as JSON. */
+export function getJSON<T extends view.Message>(resource: string, namespace: string, name: string): T | null {
+  const raw = getObject(resource, namespace, name);
+  return raw === null ? null : view.fromJSON<T>(raw);
+}
+
+/** listJSON is list for custom resources and metrics, which come as JSON. */
+export function listJSON<T extends view.Message>(resource: string, namespace: string = "", selector: string = ""): T[] {
+  return listObjects<T>(resource, namespace, selector, true);
+}
+
 // What the exported functions call. The transform writes those that the plugin has methods for.
 
 function finish(status: Status | null): i32 {

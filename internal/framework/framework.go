@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
@@ -232,7 +234,11 @@ func (h *Handle) Eventf(regarding, related runtime.Object, eventType, reason, ac
 }
 
 // Lister implements sched.Handle.
-func (h *Handle) Lister(resource schema.GroupVersionResource, _ []string) (sched.Objects, error) {
+func (h *Handle) Lister(grant host.ObjectGrant) (sched.Objects, error) {
+	resource, err := lookup.ParseResource(grant.Resource)
+	if err != nil {
+		return sched.Objects{}, err
+	}
 	lister, err := h.Informers.Lister(resource)
 	return sched.Objects{
 		GenericLister: lister,

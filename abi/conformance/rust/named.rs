@@ -1,7 +1,8 @@
 //! The named guest of the conformance suite, by the SDK.
 
 use kubewasm::api::core::Pod;
-use kubewasm::sched::{action, activate, ClusterEvent, Enqueue, EventObject, Permission, Permit, PodName, Resource, Result, Scheduler};
+use kubewasm::api::metrics::Sample;
+use kubewasm::sched::{action, activate, get_object, ClusterEvent, Enqueue, EventObject, NodeInfo, Permission, Permit, PodName, Resource, Result, Scheduler, Score};
 
 kubewasm::config! {
     struct Guest;
@@ -33,7 +34,14 @@ impl Permit for Guest {
     }
 }
 
+impl Score for Guest {
+    fn score(&self, _: &mut (), pod: Pod<'_>, node: NodeInfo<'_>) -> Result<i64> {
+        let found = get_object(pod, "metrics.kubewasm.dev/v1/load", "", node.node().metadata().name());
+        Ok(found.map_or(50, |json| (100.0 * Sample::from_json(pod, json).value().unwrap_or_default()) as i64))
+    }
+}
+
 kubewasm::plugin! {
-    Guest: Enqueue, Permit;
+    Guest: Enqueue, Permit, Score;
     name = "conformance-named";
 }

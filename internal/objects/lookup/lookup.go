@@ -354,10 +354,15 @@ func ParseResource(name string) (schema.GroupVersionResource, error) {
 	return schema.GroupVersionResource{}, notAResource(name)
 }
 
-// Grants returns the grants of resources, in all namespaces.
+// Grants returns the grants of resources, in all namespaces, for hosts without an API server, where the
+// values of queries are objects.
 func Grants(resources ...string) (grants []host.ObjectGrant) {
 	for _, r := range resources {
-		grants = append(grants, host.ObjectGrant{Resource: r})
+		g := host.ObjectGrant{Resource: r}
+		if strings.HasPrefix(r, queried+"/") {
+			g.Query = &host.ObjectQuery{Prometheus: "vector(1)", Service: "none/none"}
+		}
+		grants = append(grants, g)
 	}
 	return grants
 }

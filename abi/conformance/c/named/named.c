@@ -1,5 +1,6 @@
 // The named guest, which doc.go two directories above describes.
 #include <kubewasm.h>
+#include <kubewasm/metrics/metrics.h>
 
 KW_EVENTSTOREGISTER() {
   kw_buf list = {0};
@@ -23,4 +24,10 @@ KW_PERMIT(cycle, pod) {
   for (int i = 0; i < 4; i++) kw_strs_add(&kw_call, &pods, names[i]);
   kw_activate(pods);
   return KW_SUCCESS;
+}
+
+KW_SCORE(cycle, pod, node) {
+  (void)cycle, (void)pod;
+  kw_str found = kw_get_object("metrics.kubewasm.dev/v1/load", "", meta_ObjectMeta_name(core_Node_metadata(node)));
+  return kw_scored(found.n ? (int64_t)(100 * metrics_Sample_value(metrics_Sample_of_json(found))) : 50);
 }

@@ -1,6 +1,7 @@
 // The named guest of the conformance suite, by the SDK.
 
-import { Action, ClusterEvent, Code, CycleState, EventObject, EventResource, Hint, Pod, Status, activate } from "kubewasm/scheduler";
+import { Action, ClusterEvent, Code, CycleState, EventObject, EventResource, Hint, NodeInfo, Pod, Status, activate, getJSON } from "kubewasm/scheduler";
+import { Sample } from "kubewasm/api/metrics";
 
 //kubewasm:name conformance-named
 
@@ -21,5 +22,10 @@ class Guest {
   permit(state: CycleState, pod: Pod, nodeName: string): Status | null {
     activate(["shop", "a", "bank", "b"]);
     return null;
+  }
+
+  score(state: CycleState, pod: Pod, node: NodeInfo): i64 {
+    const found = getJSON<Sample>("metrics.kubewasm.dev/v1/load", "", node.node.metadata.name);
+    return found === null ? 50 : <i64>(100.0 * found.value);
   }
 }
