@@ -215,6 +215,9 @@ type ObjectGrant struct {
 	// with a selector such as "group=a" or "group in (a, b)" use it. It costs a map of all objects
 	// with the label. Only schedulers have indexes.
 	Index []ObjectIndex `json:"index,omitempty"`
+	// Apply names the parts of the objects that the guest may have applied, with the grant apply of
+	// schedulers: "status", "annotations" for all, or "annotations[example.com/key]" for one.
+	Apply []string `json:"apply,omitempty"`
 	// Query makes the objects values of metrics. The resource is then
 	// "metrics.kubewasm.dev/v1/" with a name of lower-case letters, digits and hyphens after it. Only
 	// schedulers have queries.

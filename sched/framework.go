@@ -79,6 +79,9 @@ type Handle interface {
 	Pending(pod *corev1.Pod) *corev1.Pod
 	// Activate has the queue try Pods again.
 	Activate(pods []*corev1.Pod)
+	// Apply applies annotations, or fields of the status, of an object in the name of a field manager, by
+	// server-side apply without force. It fails if there is another object of the name by now.
+	Apply(ctx context.Context, manager string, of Applied) error
 	// Refused reports that a plugin keeps a Pod out of the queue; the scheduler itself does not
 	// report that.
 	Refused(pod *corev1.Pod, note string)

@@ -108,6 +108,12 @@ export { Pod, Node } from "./api/core";
 // @ts-ignore: decorator
 @external("k8s.io/scheduler", "activate") declare function importActivate(ptr: usize, len: u32): void;
 // @ts-ignore: decorator
+@external("k8s.io/scheduler", "apply_annotations") declare function importApplyAnnotations(ptr: usize, len: u32): void;
+// @ts-ignore: decorator
+@external("k8s.io/scheduler", "apply_status") declare function importApplyStatus(ptr: usize, len: u32): void;
+// @ts-ignore: decorator
+@external("k8s.io/scheduler", "await_object") declare function importAwaitObject(ptr: usize, len: u32, milliseconds: u32): void;
+// @ts-ignore: decorator
 @external("k8s.io/scheduler", "reject_waiting_pod") declare function importRejectWaitingPod(ptr: usize, len: u32): i32;
 
 /** Code is the code of a status. */
@@ -951,6 +957,47 @@ export function activate(pods: string[]): void {
   for (let i = 0; i < pods.length; i++) w.text(pods[i]);
   importActivate(w.address, w.length);
   w.free();
+}
+
+/**
+ * applyAnnotations has the host apply annotations to an object, in postFilter, unreserve, preBind and
+ * postBind, after the call: keys and values in turn, which are all that the plugin manages of it. A call
+ * applies to at most 100 objects, and a request has 8 KiB. It needs the grant "apply", and a configuration
+ * that names the resource with apply: [annotations].
+ */
+export function applyAnnotations(resource: string, namespace: string, name: string, annotations: string[]): void {
+  const w = new Writer();
+  w.text(resource);
+  w.text(namespace);
+  w.text(name);
+  for (let i = 0; i < annotations.length; i++) w.text(annotations[i]);
+  importApplyAnnotations(w.address, w.length);
+  w.free();
+}
+
+/** applyStatus is applyAnnotations for the fields of the status that the plugin manages, a JSON object. */
+export function applyStatus(resource: string, namespace: string, name: string, status: string): void {
+  host.put(resource);
+  host.addByte(0);
+  host.add(namespace);
+  host.addByte(0);
+  host.add(name);
+  host.addByte(0);
+  host.add(status);
+  importApplyStatus(host.address, host.length);
+}
+
+/**
+ * awaitObject has preBind called again after an object has changed, if it returns the code Wait. The Pod
+ * is refused after so many milliseconds since preBind was first called. It needs the grant "objects".
+ */
+export function awaitObject(resource: string, namespace: string, name: string, milliseconds: u32): void {
+  host.put(resource);
+  host.addByte(0);
+  host.add(namespace);
+  host.addByte(0);
+  host.add(name);
+  importAwaitObject(host.address, host.length, milliseconds);
 }
 
 /** event reports an event about the Pod that is being scheduled, of the type "Normal" or "Warning". It needs the grant "events". */

@@ -180,6 +180,10 @@ type Handle struct {
 	// Activates is called with the Pods that a guest activates, unless nil: then they are found by
 	// Activated once they are tried.
 	Activates func(pods []types.NamespacedName)
+	// Applies is called with what a guest has applied to objects, unless nil: then Apply calls AppliesAs
+	// once the host gets to it.
+	Applies   func(of sched.Applied)
+	AppliesAs func(manager string, of sched.Applied) error
 
 	// Nominations are the Pods nominated for nodes, by their names.
 	Nominations map[string][]*corev1.Pod
@@ -300,6 +304,23 @@ func (h *Handle) Activating(pods []types.NamespacedName) bool {
 		return false
 	}
 	h.Activates(pods)
+	return true
+}
+
+// Apply implements sched.Handle.
+func (h *Handle) Apply(_ context.Context, manager string, of sched.Applied) error {
+	if h.AppliesAs == nil {
+		return nil
+	}
+	return h.AppliesAs(manager, of)
+}
+
+// Applying takes what a guest has applied, and reports whether it has.
+func (h *Handle) Applying(of sched.Applied) bool {
+	if h.Applies == nil {
+		return false
+	}
+	h.Applies(of)
 	return true
 }
 

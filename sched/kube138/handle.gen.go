@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -168,6 +169,18 @@ func (h handle) Activate(pods []*corev1.Pod) {
 		byName[pod.Namespace+"/"+pod.Name] = pod
 	}
 	h.Handle.Activate(klog.Background(), byName)
+}
+
+func (h handle) Apply(ctx context.Context, manager string, of sched.Applied) error {
+	kind := of.Object.GetObjectKind().GroupVersionKind().Kind
+	if kind == "" {
+		kinds, _, err := scheme.Scheme.ObjectKinds(of.Object)
+		if err != nil {
+			return err
+		}
+		kind = kinds[0].Kind
+	}
+	return informers.Apply(ctx, h.KubeConfig(), manager, kind, of.Object, of.Resource, of.Annotations, of.Status)
 }
 
 func (h handle) Refused(pod *corev1.Pod, note string) {

@@ -2,7 +2,7 @@
 
 use kubewasm::api::core::Pod;
 use kubewasm::api::metrics::Sample;
-use kubewasm::sched::{action, activate, get_object, ClusterEvent, Enqueue, EventObject, NodeInfo, Permission, Permit, PodName, Resource, Result, Scheduler, Score};
+use kubewasm::sched::{action, activate, apply_annotations, apply_status, await_object, get_object, ClusterEvent, Code, Enqueue, EventObject, NodeInfo, Permission, Permit, PodName, PreBind, Resource, Result, Scheduler, Score, Status};
 
 kubewasm::config! {
     struct Guest;
@@ -41,7 +41,25 @@ impl Score for Guest {
     }
 }
 
+impl PreBind for Guest {
+    fn pre_bind_pre_flight(&self, _: &mut (), _: Pod<'_>, _: &str) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn pre_bind(&self, _: &mut (), pod: Pod<'_>, _: &str) -> Result {
+        const THINGS: &str = "example.com/v1/things";
+        let name = pod.metadata().name();
+        if get_object(pod, THINGS, "shop", name).is_none() {
+            await_object(THINGS, "shop", name, 600_000);
+            return Err(Status::new(Code::Wait, format!("no thing {}", name)));
+        }
+        apply_annotations(THINGS, "shop", name, &[("example.com/a", "\"ä"), ("example.com/by", name)]);
+        apply_status(THINGS, "shop", name, "{\"phase\":\"Bound\"}");
+        Ok(())
+    }
+}
+
 kubewasm::plugin! {
-    Guest: Enqueue, Permit, Score;
+    Guest: Enqueue, Permit, PreBind, Score;
     name = "conformance-named";
 }

@@ -236,6 +236,14 @@ Artifacts have an eighth of the volume. */ -}}
 {{- $rule = include "kubewasm.queryRule" . | fromJson -}}
 {{- end -}}
 {{- $rules = append $rules $rule -}}
+{{- with .apply -}}
+{{- $whole := dict "apiGroups" $rule.apiGroups "resources" (list) "verbs" (list "patch") -}}
+{{- range . -}}
+{{- $part := eq . "status" | ternary (printf "%s/status" (first $rule.resources)) (first $rule.resources) -}}
+{{- $_ := set $whole "resources" (append $whole.resources $part | uniq) -}}
+{{- end -}}
+{{- $rules = append $rules $whole -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -354,15 +354,24 @@ func ParseResource(name string) (schema.GroupVersionResource, error) {
 	return schema.GroupVersionResource{}, notAResource(name)
 }
 
-// Grants returns the grants of resources, in all namespaces, for hosts without an API server, where the
-// values of queries are objects.
+// Grants returns the grants of resources, in all namespaces.
 func Grants(resources ...string) (grants []host.ObjectGrant) {
 	for _, r := range resources {
-		g := host.ObjectGrant{Resource: r}
-		if strings.HasPrefix(r, queried+"/") {
+		grants = append(grants, host.ObjectGrant{Resource: r})
+	}
+	return grants
+}
+
+// TestGrants returns the grants of resources with everything that may be granted, for schedulers without
+// an API server, where the values of queries are objects.
+func TestGrants(resources ...string) []host.ObjectGrant {
+	grants := Grants(resources...)
+	for i := range grants {
+		if g := &grants[i]; strings.HasPrefix(g.Resource, queried+"/") {
 			g.Query = &host.ObjectQuery{Prometheus: "vector(1)", Service: "none/none"}
+		} else {
+			g.Apply = []string{applyStatus, applyAnnotations}
 		}
-		grants = append(grants, g)
 	}
 	return grants
 }
@@ -381,6 +390,7 @@ func CheckGrants(grants []host.ObjectGrant) (errs []error) {
 		if g.Namespaces != nil && len(g.Namespaces) == 0 {
 			errs = append(errs, fmt.Errorf("objects[%d].namespaces is empty: leave it out for all", i))
 		}
+		errs = append(errs, checkApply(g)...)
 		for n, index := range g.Index {
 			if problems := content.IsQualifiedName(index.Label); len(problems) != 0 {
 				errs = append(errs, fmt.Errorf("objects[%d].index[%d].label is %.80q: %s", i, n, index.Label, problems[0]))

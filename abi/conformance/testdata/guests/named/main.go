@@ -41,6 +41,23 @@ func (plugin) Score(_ sched.CycleState, _ core.Pod, node sched.NodeInfo) (int64,
 	return int64(100 * metrics.SampleFromJSON(b).Value()), nil
 }
 
+func (plugin) PreBindPreFlight(sched.CycleState, core.Pod, string) (*sched.PreBindPreFlightResult, *sched.Status) {
+	return nil, nil
+}
+
+// PreBind waits for the thing of the Pod's name, and then writes to it.
+func (plugin) PreBind(_ sched.CycleState, pod core.Pod, _ string) *sched.Status {
+	const things = "example.com/v1/things"
+	name := pod.Metadata().Name()
+	if sched.GetObject(things, "shop", name) == nil {
+		sched.AwaitObject(things, "shop", name, 600_000_000_000)
+		return sched.NewStatus(abi.Wait, "no thing "+name)
+	}
+	sched.ApplyAnnotations(things, "shop", name, map[string]string{"example.com/by": name, "example.com/a": "\"ä"})
+	sched.ApplyStatus(things, "shop", name, []byte(`{"phase":"Bound"}`))
+	return nil
+}
+
 func init() { sched.Register(plugin{}) }
 
 func main() {}
