@@ -117,7 +117,7 @@ const defaultResultBytes = expansion*storedBytes + 4<<20
 // Check returns all mistakes in Objects, Converts and Dialect. [Load] checks them too. Dialect is
 // not checked if Dialects is nil.
 func (cfg *PluginConfig) Check() (errs []error) {
-	errs = lookup.CheckGrants(cfg.Objects)
+	errs = append(lookup.CheckGrants(cfg.Objects), lookup.RefuseQueries(cfg.Objects)...)
 	if err := checkConverts(cfg); err != nil {
 		errs = append(errs, err)
 	}

@@ -27,7 +27,7 @@ type objects map[string]*nodeObject
 
 // checkObjects returns all mistakes in grants. The objects of a node have no namespace.
 func checkObjects(grants []host.ObjectGrant) []error {
-	errs := lookup.CheckGrants(grants)
+	errs := append(lookup.CheckGrants(grants), lookup.RefuseQueries(grants)...)
 	for i, g := range grants {
 		if g.Namespaces != nil {
 			errs = append(errs, fmt.Errorf("objects[%d].namespaces: a hook looks up the objects of its node, which have no namespace", i))

@@ -215,6 +215,36 @@ type ObjectGrant struct {
 	// with a selector such as "group=a" or "group in (a, b)" use it. It costs a map of all objects
 	// with the label. Only schedulers have indexes.
 	Index []ObjectIndex `json:"index,omitempty"`
+	// Apply names the parts of the objects that the guest may have applied, with the grant apply of
+	// schedulers: "status", "annotations" for all, or "annotations[example.com/key]" for one.
+	Apply []string `json:"apply,omitempty"`
+	// Query makes the objects values of metrics. The resource is then
+	// "metrics.kubewasm.dev/v1/" with a name of lower-case letters, digits and hyphens after it. Only
+	// schedulers have queries.
+	Query *ObjectQuery `json:"query,omitempty"`
+}
+
+// ObjectQuery is the source of the values of an [ObjectGrant]: one of Prometheus, Custom and External.
+// The host asks it each 15 seconds by its client of the API server. Guests choose none of it.
+type ObjectQuery struct {
+	// Prometheus is an expression whose value is a vector.
+	Prometheus string `json:"prometheus,omitempty"`
+	// Service is the namespace and the name of the Service of Prometheus, with a port, as in
+	// "monitoring/prometheus:9090" or "monitoring/https:prometheus:9090". It is asked by the proxy of
+	// the API server, which needs the right to get that Service's subresource proxy.
+	Service string `json:"service,omitempty"`
+	// Custom is a metric of custom.metrics.k8s.io about objects of a resource, as in
+	// "pods/http_requests". Namespaces of the grant are required, unless the objects have none.
+	Custom string `json:"custom,omitempty"`
+	// External is a metric of external.metrics.k8s.io. Namespaces of the grant are required.
+	External string `json:"external,omitempty"`
+	// Selector selects objects of Custom, or series of External, by labels.
+	Selector string `json:"selector,omitempty"`
+	// Name and Namespace are the labels of series with the name and the namespace of the object for
+	// which a value stands. Series without them are left out. Without Name there is one value, whose
+	// object is named like the resource. Custom has neither.
+	Name      string `json:"name,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
 }
 
 // ObjectIndex is an index of the objects of an [ObjectGrant].

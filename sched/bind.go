@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"context"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -121,12 +122,18 @@ func (p *Plugin) PreBindPreFlight(c *Cycle, pod *corev1.Pod, nodeName string) (p
 	return parallel || p.monitored, p.answer(abi.PreBindPreFlight, pod, status, nil)
 }
 
-// PreBind asks the guest to prepare the node.
-func (p *Plugin) PreBind(c *Cycle, pod *corev1.Pod, nodeName string) *Status {
+// PreBind asks the guest to prepare the node. It waits for objects if the guest does, until ctx ends.
+func (p *Plugin) PreBind(ctx context.Context, c *Cycle, pod *corev1.Pod, nodeName string) *Status {
 	if !p.functions.Has(abi.PreBind) {
 		return nil
 	}
-	s := p.inCycle(abi.PreBind, binding, c, pod, nil, call{nodeName: nodeName}, nil)
+	s := p.awaitChanges(ctx, func() (s *Status, objects []awaitedObject, most time.Duration) {
+		s = p.inCycle(abi.PreBind, binding, c, pod, nil, call{nodeName: nodeName}, func(i *instance, _ uint64) *Status {
+			objects, most = i.call.awaited, i.call.awaitFor
+			return nil
+		})
+		return s, objects, most
+	})
 	return p.answer(abi.PreBind, pod, s, nil)
 }
 

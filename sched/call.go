@@ -3,6 +3,7 @@ package sched
 import (
 	"context"
 	"iter"
+	"time"
 	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,6 +67,11 @@ type call struct {
 	said, unsaid []string
 	// activated is the number of Pods that the call has activated.
 	activated int
+	// applies are the changes of objects that are to be made after the call. awaited are the objects for
+	// which it waits, for awaitFor at most.
+	applies  []queuedApply
+	awaited  []awaitedObject
+	awaitFor time.Duration
 
 	// score is that of result_score, and wide is set if the guest called it.
 	score int64
@@ -145,7 +151,11 @@ func all(nodes Nodes) iter.Seq[NodeInfo] {
 // invoke calls a function of the guest, in any dialect.
 func (p *Plugin) invoke(ctx context.Context, inst *host.Instance, i *instance, f abi.Function, args ...uint64) (uint64, error) {
 	if !p.peer {
-		return inst.Call(ctx, f, args...)
+		result, err := inst.Call(ctx, f, args...)
+		if err == nil {
+			p.applyCalled(&i.call)
+		}
+		return result, err
 	}
 	c := &i.call
 	c.own = true

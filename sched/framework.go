@@ -8,12 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // Framework describes the Go interface of scheduler plugins in one minor of Kubernetes for a
@@ -72,14 +72,16 @@ type Handle interface {
 	WaitingPod(uid types.UID) WaitingPod
 	// Eventf reports an event. The note is no format. related may be nil.
 	Eventf(regarding, related runtime.Object, eventType, reason, action, note string)
-	// Lister returns the objects of a resource in some namespaces, nil for all. It is called before
-	// the scheduler starts its informers.
-	Lister(resource schema.GroupVersionResource, namespaces []string) (Objects, error)
+	// Lister returns the objects of a grant. It is called before the scheduler starts its informers.
+	Lister(grant host.ObjectGrant) (Objects, error)
 	// Pending returns a Pod as the scheduler knows it now, nil if it is gone or has a node. pod may
 	// have a namespace and a name alone.
 	Pending(pod *corev1.Pod) *corev1.Pod
 	// Activate has the queue try Pods again.
 	Activate(pods []*corev1.Pod)
+	// Apply applies annotations, or fields of the status, of an object in the name of a field manager, by
+	// server-side apply without force. It fails if there is another object of the name by now.
+	Apply(ctx context.Context, manager string, of Applied) error
 	// Refused reports that a plugin keeps a Pod out of the queue; the scheduler itself does not
 	// report that.
 	Refused(pod *corev1.Pod, note string)

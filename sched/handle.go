@@ -106,10 +106,21 @@ func (p *Plugin) handleImports() []host.Import {
 				return w != nil && (p.monitored || w.Reject(p.guest.Name(), strings.ToValidUTF8(reason, "\uFFFD")))
 			})
 		}),
+		granted(GrantApply, "apply_annotations", pair, nil, func(inst *host.Instance, stack []uint64) {
+			p.apply(inst, read(inst, stack), false)
+		}),
+		granted(GrantApply, "apply_status", pair, nil, func(inst *host.Instance, stack []uint64) {
+			p.apply(inst, read(inst, stack), true)
+		}),
 		granted(GrantActivate, "activate", pair, nil, func(inst *host.Instance, stack []uint64) {
 			p.activate(inst, read(inst, stack))
 		}),
 	}
+	// The last parameter is no length, which scheduler would take it for.
+	await := granted(host.GrantObjects, "await_object", pair, nil, nil)
+	await.Params = []abi.ValueType{i32, i32, i32}
+	await.Func = ownAnswer(func(inst *host.Instance, stack []uint64) { p.await(inst, read(inst, stack), uint32(stack[2])) })
+	list = append(list, await)
 	list = append(list, granted(host.GrantObjects, "list_pods", []abi.ValueType{i32, i32, i32, i32, i32}, one, p.listPods))
 	// Modules that were built when only schedulers had look-ups import them from the
 	// scheduler's module.
@@ -198,7 +209,7 @@ func (p *Plugin) inform(grants []host.ObjectGrant) error {
 			errs = append(errs, err)
 			continue
 		}
-		objects, err := p.handle.Lister(gvr, g.Namespaces)
+		objects, err := p.handle.Lister(g)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("objects: %q: %w", name, err))
 			continue

@@ -36,7 +36,7 @@ type PluginConfig struct {
 	// Config is the module with its guestConfig, args, grants, limits, reset and circuitBreaker. A
 	// followed module is replaced between two scheduling cycles. The name is that of the plugin and
 	// stands elsewhere in KubeSchedulerConfiguration. Grants may be GrantEvents, GrantWaitingPods,
-	// GrantActivate, GrantPreempt, GrantPreemptAny beside those of host. Limits.Instances is the number of nodes that are
+	// GrantActivate, GrantApply, GrantPreempt, GrantPreemptAny beside those of host. Limits.Instances is the number of nodes that are
 	// filtered or scored at the same time. Limits.HeldInstances is for guests of
 	// kube-scheduler-wasm-extension: the number of Pods that may be bound, or wait for that, at the
 	// same time, plus one that is scheduled. Each has a separate instance from Reserve to PostBind
@@ -183,6 +183,7 @@ func (c *PluginConfig) validate(rt *host.Runtime) error {
 		errs = append(errs, err)
 	}
 	errs = append(errs, lookup.CheckGrants(c.Objects)...)
+	errs = append(errs, lookup.CheckQueries(c.Objects)...)
 	if c.Shadow != nil {
 		errs = append(errs, c.Shadow.Check(rt, "shadow")...)
 	}

@@ -219,10 +219,15 @@ type Plugin struct {
 	gate      gate
 	// activations are the Pods that the guest activates.
 	activations activations
+	// applies are the changes of objects that the guest wants, and awaiting the objects for which it
+	// waits.
+	applies  applies
+	awaiting awaiting
 	// wakes is nil unless the guest registers for events about named resources, and stops end the
 	// watches of their objects.
 	wakes          *wakes
 	stops          []func()
+	stopsMu        sync.Mutex
 	closeInformers sync.Once
 	// closed ends the work in the background.
 	closed    chan struct{}

@@ -13,7 +13,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
@@ -32,7 +31,7 @@ const (
 const systemCritical = 2_000_000_000
 
 // budgets is the resource of PodDisruptionBudgets.
-var budgets = schema.GroupVersionResource{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"}
+var budgets = host.ObjectGrant{Resource: "policy/v1/poddisruptionbudgets"}
 
 // mayPreempt returns an error if the guest names victims and may not, and otherwise has the scheduler
 // follow the PodDisruptionBudgets.
@@ -48,7 +47,7 @@ func (p *Plugin) mayPreempt() (err error) {
 	case p.handle == nil || p.candidate:
 		return nil // It preempts nothing.
 	}
-	p.budgets, err = p.handle.Lister(budgets, nil)
+	p.budgets, err = p.handle.Lister(budgets)
 	return err
 }
 

@@ -150,7 +150,7 @@ func TestARepetitionIsTheCall(t *testing.T) {
 			if status, _ := c.Permit(cycle, bound, "n0"); status != nil {
 				t.Error(status.Message())
 			}
-			if status := c.PreBind(cycle, bound, "n0"); status != nil {
+			if status := c.PreBind(t.Context(), cycle, bound, "n0"); status != nil {
 				t.Error(status.Message())
 			}
 			if diff := cmp.Diff(append([]string{}, test.wantEvents...), c.seen()); diff != "" {
@@ -257,7 +257,7 @@ func TestWhatCannotBeRepeatedEndsTheCall(t *testing.T) {
 				t.Fatal(status.Message())
 			}
 			for range 2 {
-				status := c.PreBind(cycle, wants(test.pod, "prefilter p reserve n1"), "n1")
+				status := c.PreBind(t.Context(), cycle, wants(test.pod, "prefilter p reserve n1"), "n1")
 				if got := status.Message(); !strings.HasSuffix(got, test.want) || (test.want == "") != (status == nil) {
 					t.Errorf("PreBind says %q, want %q", got, test.want)
 				}

@@ -401,6 +401,9 @@ func (h *frozenHandle) Eventf(runtime.Object, runtime.Object, string, string, st
 // Pending implements [Handle]: no Pod waits for an event.
 func (h *frozenHandle) Pending(*corev1.Pod) *corev1.Pod { return nil }
 
+// Apply implements [Handle]: it does nothing.
+func (h *frozenHandle) Apply(context.Context, string, Applied) error { return nil }
+
 // Activate implements [Handle]: it does nothing.
 func (h *frozenHandle) Activate([]*corev1.Pod) {}
 

@@ -36,6 +36,7 @@ func again(inst *host.Instance) {
 	c.score, c.wide, c.activated = 0, false, 0
 	c.events, c.nodeNames, c.normalized, c.nominated = nil, nil, nil, ""
 	c.fragments, c.nominations, c.hinted, c.placements = nil, nil, nil, nil
+	c.applies, c.awaited = nil, nil
 	c.listed, c.lastList = nil, lookup.Last{}
 	maps.DeleteFunc(c.answers, func(key string, _ []byte) bool {
 		function, _, _ := strings.Cut(key, "\x00")

@@ -111,7 +111,7 @@ func (p *Plugin) watch() error {
 		if err != nil {
 			return err
 		}
-		p.stops = append(p.stops, stop)
+		p.stopLater(stop)
 	}
 	go p.wake(w)
 	return nil
@@ -348,11 +348,22 @@ func (w *wakes) due(now time.Time, pending func(*corev1.Pod) *corev1.Pod) (due [
 // closeObjects ends the use of the informers.
 func (p *Plugin) closeObjects() {
 	p.closeInformers.Do(func() {
-		for _, stop := range p.stops {
+		p.stopsMu.Lock()
+		stops := p.stops
+		p.stops = nil
+		p.stopsMu.Unlock()
+		for _, stop := range stops {
 			stop()
 		}
 		for _, i := range p.informers {
 			i.Close()
 		}
 	})
+}
+
+// stopLater has a watch stopped when the plugin is closed.
+func (p *Plugin) stopLater(stop func()) {
+	p.stopsMu.Lock()
+	defer p.stopsMu.Unlock()
+	p.stops = append(p.stops, stop)
 }

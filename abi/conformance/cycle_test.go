@@ -194,7 +194,7 @@ func (w *cycle) call(t *testing.T, step CycleStep, state *sched.Cycle) CycleStep
 	case "prebindpreflight":
 		step.Parallel, status = w.p.PreBindPreFlight(state, w.pod, step.Node)
 	case "prebind":
-		status = w.p.PreBind(state, w.pod, step.Node)
+		status = w.p.PreBind(t.Context(), state, w.pod, step.Node)
 	case "bind":
 		status = w.p.Bind(state, w.pod, step.Node)
 	case "postbind":

@@ -103,11 +103,17 @@
 //
 // # The named guest
 //
-// It needs the grants objects, for example.com/v1/things, and activate.
+// It needs the grants objects, for example.com/v1/things and metrics.kubewasm.dev/v1/load, activate and
+// apply, for the status of things and their annotations example.com/a and example.com/by.
 //
 // eventstoregister registers for Add of Node, without a hint, and for Add and any update of
 // example.com/v1/things, with one. queueinghint tries a Pod again if the new object is JSON that
 // contains "for":"N", N being the Pod's name. permit activates the Pods shop/a and bank/b.
+// score returns a hundred times the value of load with the name of the node, or 50 without one. prebind
+// looks up the thing with the Pod's name in the namespace shop. If there is none it awaits it for 600
+// seconds and returns Wait with the reason "no thing N". Otherwise it applies the annotations
+// example.com/a, a quotation mark and "ä", and example.com/by, the Pod's name, and the status
+// {"phase":"Bound"}.
 //
 // # The cycle guest
 //

@@ -49,7 +49,7 @@ var rows = []struct{ test, holds string }{
 	{"TestSchedulerThatDeclaresWhatItReads", "the same on a host that encodes the declared fields only"},
 	{"TestCrossings", "each field of an object crosses once for each version"},
 	{"TestQueue", "PreEnqueue, QueueSort, events, hints, SignPod"},
-	{"TestNamedEvents", "events of custom resources, Activate"},
+	{"TestNamedEvents", "events of custom resources, Activate, metrics, changes of objects, PreBind that waits"},
 	{"TestCycle", "AddPod to PostBind, copies of cycles, the scheduler's handle"},
 	{"TestGroup", "groups of Pods, potential victims, nominated Pods"},
 	{"TestAdmission", "Validate, Mutate, look-ups"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,7 +61,7 @@ func (t *trial) schedule(ctx context.Context) error {
 			return err
 		}
 	}
-	cluster.Recorder, cluster.Activates = t.reportEvent, t.reportActivated
+	cluster.Recorder, cluster.Activates, cluster.Applies = t.reportEvent, t.reportActivated, t.reportApplied
 	p, err := t.loadScheduler(ctx, cluster)
 	if err != nil {
 		return err
@@ -94,7 +95,7 @@ func entryText(value []byte) string {
 func (t *trial) loadScheduler(ctx context.Context, cluster *framework.Cluster) (*sched.Plugin, error) {
 	cfg := sched.PluginConfig{Config: t.cfg}
 	if slices.Contains(cfg.Grants, host.GrantObjects) {
-		cfg.Objects = lookup.Grants(cluster.Resources...)
+		cfg.Objects = lookup.TestGrants(cluster.Resources...)
 	}
 	return sched.Load(ctx, t.rt, cfg, framework.Of(cluster.Handle))
 }
@@ -113,6 +114,18 @@ func (t *trial) reportActivated(pods []types.NamespacedName) {
 	for _, pod := range pods {
 		t.verdicts.add(verdict{heads: schedulerHeads, Object: pod.String(), Node: "(activated)", Verdict: "Activated", Message: "the queue tries the Pod again"})
 	}
+}
+
+// reportApplied prints what the plugin has applied to an object.
+func (t *trial) reportApplied(of sched.Applied) {
+	what := "status " + string(of.Status)
+	if of.Annotations != nil {
+		what = "annotations"
+		for _, key := range slices.Sorted(maps.Keys(of.Annotations)) {
+			what += fmt.Sprintf(" %s=%q", key, of.Annotations[key])
+		}
+	}
+	t.verdicts.add(verdict{heads: schedulerHeads, Object: strings.TrimPrefix(of.Namespace+"/"+of.Name, "/"), Node: "(applied)", Verdict: of.Resource.Resource, Message: what})
 }
 
 // cycle is the scheduling of one Pod.
@@ -395,6 +408,13 @@ func (s *scheduling) wake() bool {
 	return len(ready) != 0
 }
 
+// ended is the context of PreBind: no object changes while it waits.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
 // bind calls PreBind and Bind, and then PostBind.
 func (s *scheduling) bind(c *cycle) {
 	if s.implements(abi.PreBind) {
@@ -406,7 +426,7 @@ func (s *scheduling) bind(c *cycle) {
 			s.report(c, "PreBindPreFlight", status)
 			s.unreserve(c)
 			return
-		case !s.report(c, "PreBind", s.plugin.PreBind(c.state, c.pod, c.node)):
+		case !s.report(c, "PreBind", s.plugin.PreBind(ended, c.state, c.pod, c.node)):
 			s.unreserve(c)
 			return
 		}

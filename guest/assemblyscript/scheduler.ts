@@ -108,6 +108,12 @@ export { Pod, Node } from "./api/core";
 // @ts-ignore: decorator
 @external("k8s.io/scheduler", "activate") declare function importActivate(ptr: usize, len: u32): void;
 // @ts-ignore: decorator
+@external("k8s.io/scheduler", "apply_annotations") declare function importApplyAnnotations(ptr: usize, len: u32): void;
+// @ts-ignore: decorator
+@external("k8s.io/scheduler", "apply_status") declare function importApplyStatus(ptr: usize, len: u32): void;
+// @ts-ignore: decorator
+@external("k8s.io/scheduler", "await_object") declare function importAwaitObject(ptr: usize, len: u32, milliseconds: u32): void;
+// @ts-ignore: decorator
 @external("k8s.io/scheduler", "reject_waiting_pod") declare function importRejectWaitingPod(ptr: usize, len: u32): i32;
 
 /** Code is the code of a status. */
@@ -953,6 +959,47 @@ export function activate(pods: string[]): void {
   w.free();
 }
 
+/**
+ * applyAnnotations has the host apply annotations to an object, in postFilter, unreserve, preBind and
+ * postBind, after the call: keys and values in turn, which are all that the plugin manages of it. A call
+ * applies to at most 100 objects, and a request has 8 KiB. It needs the grant "apply", and a configuration
+ * that names the resource with apply: [annotations].
+ */
+export function applyAnnotations(resource: string, namespace: string, name: string, annotations: string[]): void {
+  const w = new Writer();
+  w.text(resource);
+  w.text(namespace);
+  w.text(name);
+  for (let i = 0; i < annotations.length; i++) w.text(annotations[i]);
+  importApplyAnnotations(w.address, w.length);
+  w.free();
+}
+
+/** applyStatus is applyAnnotations for the fields of the status that the plugin manages, a JSON object. */
+export function applyStatus(resource: string, namespace: string, name: string, status: string): void {
+  host.put(resource);
+  host.addByte(0);
+  host.add(namespace);
+  host.addByte(0);
+  host.add(name);
+  host.addByte(0);
+  host.add(status);
+  importApplyStatus(host.address, host.length);
+}
+
+/**
+ * awaitObject has preBind called again after an object has changed, if it returns the code Wait. The Pod
+ * is refused after so many milliseconds since preBind was first called. It needs the grant "objects".
+ */
+export function awaitObject(resource: string, namespace: string, name: string, milliseconds: u32): void {
+  host.put(resource);
+  host.addByte(0);
+  host.add(namespace);
+  host.addByte(0);
+  host.add(name);
+  importAwaitObject(host.address, host.length, milliseconds);
+}
+
 /** event reports an event about the Pod that is being scheduled, of the type "Normal" or "Warning". It needs the grant "events". */
 export function event(type: string, reason: string, action: string, note: string): void {
   const w = new Writer();
@@ -977,6 +1024,17 @@ export function get<T extends view.Message>(resource: string, namespace: string,
 /** list returns the objects of a resource that a label selector chooses, all if it is empty, in a namespace or in all. It needs the grant "objects". */
 export function list<T extends view.Message>(resource: string, namespace: string = "", selector: string = ""): T[] {
   return listObjects<T>(resource, namespace, selector, false);
+}
+
+/** getJSON is get for custom resources and metrics, which come as JSON. */
+export function getJSON<T extends view.Message>(resource: string, namespace: string, name: string): T | null {
+  const raw = getObject(resource, namespace, name);
+  return raw === null ? null : view.fromJSON<T>(raw);
+}
+
+/** listJSON is list for custom resources and metrics, which come as JSON. */
+export function listJSON<T extends view.Message>(resource: string, namespace: string = "", selector: string = ""): T[] {
+  return listObjects<T>(resource, namespace, selector, true);
 }
 
 // What the exported functions call. The transform writes those that the plugin has methods for.

@@ -143,6 +143,9 @@ KW_FROM_GUEST("k8s.io/scheduler", result_node_names);
 KW_FROM_GUEST("k8s.io/scheduler", result_scores);
 KW_FROM_GUEST("k8s.io/scheduler", result_cluster_events);
 KW_FROM_GUEST("k8s.io/scheduler", activate);
+KW_FROM_GUEST("k8s.io/scheduler", apply_annotations);
+KW_FROM_GUEST("k8s.io/scheduler", apply_status);
+KW_IMPORT("k8s.io/scheduler", "await_object") void kw_host_await_object(const void *p, uint32_t n, uint32_t milliseconds);
 KW_FROM_GUEST("k8s.io/scheduler", result_pods);
 KW_FROM_GUEST("k8s.io/scheduler", result_nominated_node_name);
 KW_FROM_GUEST("k8s.io/scheduler", result_sign_fragments);
@@ -2666,6 +2669,24 @@ KW_INLINE void kw_activate(kw_strs pods) {
   kw_str text = kw_text(kw_join(pods, KW("\0")), KW("\0"));
   kw_host_activate(text.p, text.n);
 }
+// kw_apply_annotations has the host apply annotations to an object after the call, in postfilter,
+// unreserve, prebind and postbind: keys and values in turn, which are all that the plugin manages of it.
+// kw_apply_status does so with the fields of the status, a JSON object. A call applies to at most 100
+// objects, 8 KiB each. They need the grant apply, and a configuration that names the resource with
+// apply: [annotations, status].
+KW_INLINE void kw_apply_annotations_text(kw_str object, kw_strs annotations) {
+  kw_str text = annotations.n ? kw_text(object, kw_join(annotations, KW("\0")), KW("\0")) : object;
+  kw_host_apply_annotations(text.p, text.n);
+}
+#define kw_apply_annotations(resource, namespace, name, annotations) \
+  kw_apply_annotations_text(kw_text(resource, KW("\0"), namespace, KW("\0"), name, KW("\0")), annotations)
+KW_INLINE void kw_apply_status_text(kw_str text) { kw_host_apply_status(text.p, text.n); }
+#define kw_apply_status(resource, namespace, name, ...) kw_apply_status_text(kw_text(resource, KW("\0"), namespace, KW("\0"), name, KW("\0"), __VA_ARGS__))
+// kw_await_object has prebind called again after an object has changed, if it returns KW_WAIT, and
+// refuses the Pod after so many milliseconds since it was first called. It needs the grant objects.
+KW_INLINE void kw_await_object_text(kw_str text, uint32_t milliseconds) { kw_host_await_object(text.p, text.n, milliseconds); }
+#define kw_await_object(resource, namespace, name, milliseconds) \
+  kw_await_object_text(kw_text(resource, KW("\0"), namespace, KW("\0"), name), milliseconds)
 #define kw_reject_waiting_pod(uid, ...) kw_reject_waiting_pod_text(kw_text(uid, KW("\0"), __VA_ARGS__))
 
 // ---- Admission --------------------------------------------------------------------------

@@ -2,10 +2,12 @@ package sched
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/api/meta"
 	"github.com/kubewasm/kubewasm/guest/internal/lookup"
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 )
@@ -101,6 +103,43 @@ func Activate(pods ...PodName) {
 		}
 		hostActivate(b)
 	}
+}
+
+// ApplyAnnotations has the host apply annotations to an object, in PostFilter, Unreserve, PreBind and
+// PostBind, after the call. They are all that the plugin manages of the object: those that it has applied
+// before and that are missing now are removed. An annotation that someone else manages stays as it is,
+// and the host logs that. A call applies to at most 100 objects, the latest request of each counts, and
+// a request has 8 KiB. It needs the grant "apply", and a configuration that names the resource with
+// apply: [annotations].
+func ApplyAnnotations(resource, namespace, name string, annotations map[string]string) {
+	b := appendTexts(nil, resource, namespace, name)
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		b = appendTexts(b, key, annotations[key])
+	}
+	hostApplyAnnotations(b)
+}
+
+// ApplyStatus is ApplyAnnotations for the fields of the status that the plugin manages, a JSON object:
+// {"phase":"Ready"}. The configuration has apply: [status].
+func ApplyStatus(resource, namespace, name string, status []byte) {
+	hostApplyStatus(append(appendTexts(nil, resource, namespace, name), status...))
+}
+
+// AwaitObject has PreBind called again after an object has changed, if it returns the code Wait. It may
+// be called for several objects. After most, 10 minutes at the longest since PreBind was first called, the
+// Pod is refused. The plugin looks the object up in each call: it may be as it should be already. Between
+// the calls the plugin holds no instance. It needs the grant "objects".
+func AwaitObject(resource, namespace, name string, most meta.Duration) {
+	b := appendTexts(nil, resource, namespace, name)
+	hostAwaitObject(b[:len(b)-1], uint32(min(max(int64(most)/1e6, 0), 1<<32-1)))
+}
+
+// appendTexts appends texts, each with a NUL after it.
+func appendTexts(b []byte, texts ...string) []byte {
+	for _, text := range texts {
+		b = append(append(b, text...), 0)
+	}
+	return b
 }
 
 // Eventf reports an event about the Pod that is being scheduled, of the type "Normal" or

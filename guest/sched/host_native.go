@@ -20,6 +20,14 @@ func hostEvent(b []byte) { nativehost.CurrentScheduler().Event(b) }
 
 func hostActivate(b []byte) { nativehost.CurrentScheduler().Activate(b) }
 
+func hostApplyAnnotations(b []byte) { nativehost.CurrentScheduler().Apply(b, false) }
+
+func hostApplyStatus(b []byte) { nativehost.CurrentScheduler().Apply(b, true) }
+
+func hostAwaitObject(b []byte, milliseconds uint32) {
+	nativehost.CurrentScheduler().AwaitObject(b, milliseconds)
+}
+
 func hostWaitingPod(uid string) []byte { return nativehost.CurrentScheduler().WaitingPod(uid) }
 
 func hostAllowWaitingPod(uid string) bool { return nativehost.CurrentScheduler().AllowWaitingPod(uid) }

@@ -139,6 +139,23 @@ func importActivate(ptr unsafe.Pointer, n uint32)
 
 func hostActivate(b []byte) { importActivate(at(b), uint32(len(b))) }
 
+//go:wasmimport k8s.io/scheduler apply_annotations
+func importApplyAnnotations(ptr unsafe.Pointer, n uint32)
+
+func hostApplyAnnotations(b []byte) { importApplyAnnotations(at(b), uint32(len(b))) }
+
+//go:wasmimport k8s.io/scheduler apply_status
+func importApplyStatus(ptr unsafe.Pointer, n uint32)
+
+func hostApplyStatus(b []byte) { importApplyStatus(at(b), uint32(len(b))) }
+
+//go:wasmimport k8s.io/scheduler await_object
+func importAwaitObject(ptr unsafe.Pointer, n, milliseconds uint32)
+
+func hostAwaitObject(b []byte, milliseconds uint32) {
+	importAwaitObject(at(b), uint32(len(b)), milliseconds)
+}
+
 //go:wasmimport k8s.io/scheduler waiting_pod
 func importWaitingPod(ptr unsafe.Pointer, n uint32, buf unsafe.Pointer, limit uint32) uint32
 

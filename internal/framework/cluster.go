@@ -19,6 +19,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 	"github.com/kubewasm/kubewasm/internal/objects"
+	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
 // Cluster is the state that a scheduler knows.
@@ -143,6 +144,9 @@ func (c *Cluster) define(o *manifest.Object) error {
 // add gives an object to its informer.
 func (c *Cluster) add(o *manifest.Object) error {
 	gvr, ok := c.defined[o.GroupVersionKind()]
+	if !ok {
+		gvr, ok = lookup.UnlistedResource(o.GroupVersionKind())
+	}
 	if !ok {
 		gvr, _ = meta.UnsafeGuessKindToResource(o.GroupVersionKind())
 	}

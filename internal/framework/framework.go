@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
@@ -178,6 +180,10 @@ type Handle struct {
 	// Activates is called with the Pods that a guest activates, unless nil: then they are found by
 	// Activated once they are tried.
 	Activates func(pods []types.NamespacedName)
+	// Applies is called with what a guest has applied to objects, unless nil: then Apply calls AppliesAs
+	// once the host gets to it.
+	Applies   func(of sched.Applied)
+	AppliesAs func(manager string, of sched.Applied) error
 
 	// Nominations are the Pods nominated for nodes, by their names.
 	Nominations map[string][]*corev1.Pod
@@ -232,7 +238,11 @@ func (h *Handle) Eventf(regarding, related runtime.Object, eventType, reason, ac
 }
 
 // Lister implements sched.Handle.
-func (h *Handle) Lister(resource schema.GroupVersionResource, _ []string) (sched.Objects, error) {
+func (h *Handle) Lister(grant host.ObjectGrant) (sched.Objects, error) {
+	resource, err := lookup.ParseResource(grant.Resource)
+	if err != nil {
+		return sched.Objects{}, err
+	}
 	lister, err := h.Informers.Lister(resource)
 	return sched.Objects{
 		GenericLister: lister,
@@ -294,6 +304,23 @@ func (h *Handle) Activating(pods []types.NamespacedName) bool {
 		return false
 	}
 	h.Activates(pods)
+	return true
+}
+
+// Apply implements sched.Handle.
+func (h *Handle) Apply(_ context.Context, manager string, of sched.Applied) error {
+	if h.AppliesAs == nil {
+		return nil
+	}
+	return h.AppliesAs(manager, of)
+}
+
+// Applying takes what a guest has applied, and reports whether it has.
+func (h *Handle) Applying(of sched.Applied) bool {
+	if h.Applies == nil {
+		return false
+	}
+	h.Applies(of)
 	return true
 }
 

@@ -4,6 +4,8 @@
 // There is an informer for each resource, or for each of its namespaces. It starts with the first
 // use and ends with the last. Resources need not exist: an informer of one that is created later,
 // or is created again, lists it then, within half a minute.
+//
+// Metrics have no watch: they are polled, and an informer has the differences.
 package informers
 
 import (
@@ -31,6 +33,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
@@ -40,6 +43,8 @@ import (
 type Scope struct {
 	Resource  schema.GroupVersionResource
 	Namespace string
+	// Query is the source of objects that are no objects of the API, the zero value of others.
+	Query host.ObjectQuery
 }
 
 // Config configures a Cache of objects that are kept as an O.
@@ -54,6 +59,12 @@ type Config[O lookup.Object] struct {
 	Limit int64
 	// Now returns the time; nil for time.Now.
 	Now func() time.Time
+	// Get asks the sources of queries; nil if there are none.
+	Get Getter
+	// Every is the interval at which sources without a watch are polled, 15 seconds if it is 0.
+	Every time.Duration
+	// Failed is called when such a source begins to fail. It may be nil.
+	Failed func(s Scope, err error)
 }
 
 // Cache is a set of informers. It is safe for use by several goroutines.
@@ -70,6 +81,9 @@ func New[O lookup.Object](ctx context.Context, cfg Config[O]) *Cache[O] {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.Every == 0 {
+		cfg.Every = pollEvery
+	}
 	return &Cache[O]{ctx: ctx, cfg: cfg, kept: map[Scope]*Resource[O]{}}
 }
 
@@ -79,6 +93,8 @@ type Resource[O lookup.Object] struct {
 	cache    *Cache[O]
 	scope    Scope
 	informer cache.SharedIndexInformer
+	// polled is set for a source without a watch. It is an answer without objects when it fails.
+	polled bool
 	// ordered reports whether sorted contains the whole first list.
 	ordered func() bool
 	// failure is the reason that the API server does not answer a list or watch now, nil if it
@@ -196,15 +212,15 @@ func (r *Resource[O]) Gone() error {
 		return fmt.Errorf("the objects have more than %d MiB: name the namespaces that are needed", r.cache.cfg.Limit>>20)
 	}
 	f := r.failure.Load()
-	if f == nil || !apierrors.IsNotFound(f.err) && !apierrors.IsForbidden(f.err) {
+	if f == nil || r.polled || !apierrors.IsNotFound(f.err) && !apierrors.IsForbidden(f.err) {
 		return nil
 	}
 	return Refused("list them", f.err)
 }
 
-// Failure returns the error of the last list or watch, nil if it succeeded.
+// Failure returns the error of the last list or watch, nil if it succeeded, and for polled sources.
 func (r *Resource[O]) Failure() error {
-	if f := r.failure.Load(); f != nil {
+	if f := r.failure.Load(); f != nil && !r.polled {
 		return f.err
 	}
 	return nil
@@ -257,6 +273,9 @@ func (c *Cache[O]) Use(s Scope) (*Resource[O], error) {
 // listWatch lists and watches the objects of an informer. The informer factories of client-go bring
 // in an informer for each kind of Kubernetes.
 func (r *Resource[O]) listWatch() cache.ListerWatcher {
+	if polled := r.pollWatch(); polled != nil {
+		return polled
+	}
 	client := r.cache.cfg.Client.Resource(r.scope.Resource).Namespace(r.scope.Namespace)
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (kruntime.Object, error) {

@@ -14,8 +14,11 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/objects"
+	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
 // maxKeptBytes is the number of bytes that a Lister keeps of a resource, or of one of its namespaces.
@@ -44,7 +47,13 @@ func cacheOf(config *rest.Config) (*Cache[*objects.Kept], error) {
 	if caches.of == nil {
 		caches.of = map[*rest.Config]*Cache[*objects.Kept]{}
 	}
-	c := New(context.Background(), Config[*objects.Kept]{Client: client, Keep: objects.Keep, Limit: maxKeptBytes})
+	get, err := getter(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	c := New(context.Background(), Config[*objects.Kept]{Client: client, Keep: objects.Keep, Limit: maxKeptBytes, Get: get, Failed: func(s Scope, err error) {
+		klog.Background().Error(err, "A source of metrics does not answer", "resource", s.Resource, "namespace", s.Namespace)
+	}})
 	caches.of[config] = c
 	return c, nil
 }
@@ -57,12 +66,20 @@ type Lister struct {
 	close    sync.Once
 }
 
-// ListerOf returns a Lister of the resource in the namespaces, nil for all. Its informers, which all
-// with the same configuration share, run until it is closed.
-func ListerOf(config *rest.Config, resource schema.GroupVersionResource, namespaces []string) (*Lister, error) {
+// ListerOf returns a Lister of the objects of a grant. Its informers, which all with the same
+// configuration share, run until it is closed.
+func ListerOf(config *rest.Config, grant host.ObjectGrant) (*Lister, error) {
 	c, err := cacheOf(config)
 	if err != nil {
 		return nil, err
+	}
+	resource, err := lookup.ParseResource(grant.Resource)
+	if err != nil {
+		return nil, err
+	}
+	query, namespaces := host.ObjectQuery{}, grant.Namespaces
+	if grant.Query != nil {
+		query = *grant.Query
 	}
 	if namespaces == nil {
 		namespaces = []string{""}
@@ -70,7 +87,7 @@ func ListerOf(config *rest.Config, resource schema.GroupVersionResource, namespa
 	namespaces = slices.Compact(slices.Sorted(slices.Values(namespaces))) // No object is there twice.
 	l := &Lister{resource: resource.GroupResource()}
 	for _, namespace := range namespaces {
-		r, err := c.Use(Scope{resource, namespace})
+		r, err := c.Use(Scope{resource, namespace, query})
 		if err != nil {
 			l.Close()
 			return nil, err

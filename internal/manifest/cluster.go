@@ -95,6 +95,9 @@ func labelsOf(raw []byte) map[string]string {
 }
 
 func resourceOf(gvk schema.GroupVersionKind) schema.GroupVersionResource {
+	if resource, ok := lookup.UnlistedResource(gvk); ok {
+		return resource
+	}
 	resource, _ := meta.UnsafeGuessKindToResource(gvk)
 	return resource
 }

@@ -25,6 +25,9 @@ type Scheduler interface {
 	AllowWaitingPod(uid string) bool
 	RejectWaitingPod(request string) bool
 	Activate(pods []byte)
+	// Apply is apply_status, or apply_annotations.
+	Apply(question []byte, status bool)
+	AwaitObject(question []byte, milliseconds uint32)
 }
 
 var (
@@ -49,6 +52,8 @@ func CurrentScheduler() Scheduler { return scheduler }
 // noScheduler is a host without any objects.
 type noScheduler struct{}
 
+func (noScheduler) Apply([]byte, bool)                  {}
+func (noScheduler) AwaitObject([]byte, uint32)          {}
 func (noScheduler) NominatedPods(string) [][]byte       { return nil }
 func (noScheduler) NodeNames() []byte                   { return nil }
 func (noScheduler) NodeByName(string) (abi.Ref, []byte) { return 0, nil }

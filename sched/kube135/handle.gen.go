@@ -11,13 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/informers"
+	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
@@ -98,10 +101,14 @@ func (h handle) Eventf(regarding, related runtime.Object, eventType, reason, act
 	h.EventRecorder().Eventf(regarding, related, eventType, reason, action, "%s", note)
 }
 
-func (h handle) Lister(resource schema.GroupVersionResource, namespaces []string) (sched.Objects, error) {
+func (h handle) Lister(grant host.ObjectGrant) (sched.Objects, error) {
+	resource, err := lookup.ParseResource(grant.Resource)
+	if err != nil {
+		return sched.Objects{}, err
+	}
 	typed, err := h.SharedInformerFactory().ForResource(resource)
 	if err != nil {
-		return untyped(h.KubeConfig(), resource, namespaces)
+		return untyped(h.KubeConfig(), grant)
 	}
 	informer := typed.Informer() // It registers it with the factory.
 	return sched.Objects{
@@ -119,9 +126,10 @@ func (h handle) Lister(resource schema.GroupVersionResource, namespaces []string
 	}, nil
 }
 
-// untyped returns the objects of a resource of which client-go has no informer: custom resources.
-func untyped(config *rest.Config, resource schema.GroupVersionResource, namespaces []string) (sched.Objects, error) {
-	list, err := informers.ListerOf(config, resource, namespaces)
+// untyped returns the objects of a resource of which client-go has no informer: custom resources and
+// metrics.
+func untyped(config *rest.Config, grant host.ObjectGrant) (sched.Objects, error) {
+	list, err := informers.ListerOf(config, grant)
 	if err != nil {
 		return sched.Objects{}, err
 	}
@@ -158,6 +166,18 @@ func (h handle) Activate(pods []*corev1.Pod) {
 		byName[pod.Namespace+"/"+pod.Name] = pod
 	}
 	h.Handle.Activate(klog.Background(), byName)
+}
+
+func (h handle) Apply(ctx context.Context, manager string, of sched.Applied) error {
+	kind := of.Object.GetObjectKind().GroupVersionKind().Kind
+	if kind == "" {
+		kinds, _, err := scheme.Scheme.ObjectKinds(of.Object)
+		if err != nil {
+			return err
+		}
+		kind = kinds[0].Kind
+	}
+	return informers.Apply(ctx, h.KubeConfig(), manager, kind, of.Object, of.Resource, of.Annotations, of.Status)
 }
 
 func (h handle) Refused(pod *corev1.Pod, note string) {

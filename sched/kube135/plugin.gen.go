@@ -312,9 +312,9 @@ func (b base) Permit(_ context.Context, state fwk.CycleState, pod *corev1.Pod, n
 	return status(s), wait
 }
 
-func (b base) PreBind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
+func (b base) PreBind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
 	p := b.at(state)
-	return status(p.PreBind(p.cycleAt(abi.PreBind, state, pod), pod, nodeName))
+	return status(p.PreBind(ctx, p.cycleAt(abi.PreBind, state, pod), pod, nodeName))
 }
 
 func (b base) Bind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {

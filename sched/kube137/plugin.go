@@ -316,9 +316,9 @@ func (b base) PreBindPreFlight(_ context.Context, state fwk.CycleState, pod *cor
 	return &fwk.PreBindPreFlightResult{AllowParallel: parallel}, status(s)
 }
 
-func (b base) PreBind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
+func (b base) PreBind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {
 	p := b.at(state)
-	return status(p.PreBind(p.cycleAt(abi.PreBind, state, pod), pod, nodeName))
+	return status(p.PreBind(ctx, p.cycleAt(abi.PreBind, state, pod), pod, nodeName))
 }
 
 func (b base) Bind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodeName string) *fwk.Status {

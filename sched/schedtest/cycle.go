@@ -1,6 +1,7 @@
 package schedtest
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -186,14 +187,21 @@ func (c *Cycle) permit(t testing.TB, nodeName string) (*sched.Status, time.Durat
 	return statusOf(t, status), wait
 }
 
-// PreBind asks the plugin to prepare the node for the Pod.
+// ended is the context of PreBind: no object changes while a plugin waits for one.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// PreBind asks the plugin to prepare the node for the Pod. The status Wait is not waited for.
 func (c *Cycle) PreBind(t testing.TB, nodeName string) *sched.Status {
 	t.Helper()
 	defer c.r.enter(true)()
 	if n := c.r.native; n != nil {
 		return c.r.settle(harness.As[sched.PreBindPlugin](t, n.Plugin, "PreBind").PreBind(c.state, c.pod, nodeName))
 	}
-	return statusOf(t, c.r.having(t, "PreBind", abi.PreBind).PreBind(c.hosted, c.of, nodeName))
+	return statusOf(t, c.r.having(t, "PreBind", abi.PreBind).PreBind(ended, c.hosted, c.of, nodeName))
 }
 
 // Bind asks the plugin to bind the Pod to the node.

@@ -116,8 +116,8 @@ func (s *Plugin) start(t testing.TB) (*running, error) {
 	if s.native != nil {
 		return r, nil
 	}
-	cfg := adapter.PluginConfig{Config: s.module.Config(s.config), Objects: lookup.Grants(r.world.Resources...)}
-	cfg.Grants = []string{adapter.GrantEvents, adapter.GrantWaitingPods, adapter.GrantActivate, adapter.GrantPreemptAny, host.GrantObjects, host.GrantState}
+	cfg := adapter.PluginConfig{Config: s.module.Config(s.config), Objects: lookup.TestGrants(r.world.Resources...)}
+	cfg.Grants = []string{adapter.GrantEvents, adapter.GrantWaitingPods, adapter.GrantActivate, adapter.GrantApply, adapter.GrantPreemptAny, host.GrantObjects, host.GrantState}
 	p, err := adapter.Load(context.Background(), s.module.Runtime, cfg, framework.Of(r.world.Handle))
 	if err != nil {
 		return nil, harness.Refusal(t, err)
@@ -178,6 +178,22 @@ func (s *Plugin) Activated() []sched.PodName {
 	defer w.mu.Unlock()
 	list := w.activated
 	w.activated = nil
+	return list
+}
+
+// Applied returns what the plugin has applied to objects since the last call of Applied, a line each:
+// the resource, the object, and the annotations or the status as JSON.
+func (s *Plugin) Applied() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.started == nil {
+		return nil
+	}
+	w := s.started.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.applied
+	w.applied = nil
 	return list
 }
 

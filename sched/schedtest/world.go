@@ -1,12 +1,15 @@
 package schedtest
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+
+	adapter "github.com/kubewasm/kubewasm/sched"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -40,6 +43,8 @@ type world struct {
 	events []Event
 	// activated are the Pods that a plugin has activated.
 	activated []sched.PodName
+	// applied is what a plugin has applied, in the form of Plugin.Applied.
+	applied []string
 	// names and binding are those of the current call of a native plugin.
 	names   []byte
 	binding bool
@@ -77,7 +82,7 @@ func newWorld(t testing.TB, manifests string) *world {
 		t.Fatalf("read objects: %s", warning)
 	}
 	w := &world{Cluster: cluster, state: nativehost.NewState()}
-	w.Recorder, w.Activates = w.report, w.activate
+	w.Recorder, w.Activates, w.Applies = w.report, w.activate, w.apply
 	return w
 }
 
@@ -216,6 +221,37 @@ func (w *world) Activate(pods []byte) {
 	for pair := range slices.Chunk(parts[:len(parts)-1], 2) {
 		w.activate([]types.NamespacedName{{Namespace: pair[0], Name: pair[1]}})
 	}
+}
+
+// apply records what a plugin applies.
+func (w *world) apply(of adapter.Applied) {
+	gvr, what := of.Resource, "status "+string(of.Status)
+	if of.Annotations != nil {
+		what = "annotations " + string(must(json.Marshal(of.Annotations)))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.applied = append(w.applied, strings.TrimPrefix(gvr.GroupVersion().String()+"/"+gvr.Resource, "/")+" "+strings.TrimPrefix(of.Namespace+"/"+of.Name, "/")+" "+what)
+}
+
+func (w *world) Apply(question []byte, status bool) {
+	a, err := lookup.ParseApply(string(question), status)
+	if err == nil {
+		err = a.Allowed(lookup.TestGrants(w.Resources...))
+	}
+	if err != nil {
+		panic(err)
+	}
+	gvr, err := lookup.ParseResource(a.Resource)
+	if err != nil {
+		panic(err)
+	}
+	w.apply(adapter.Applied{Resource: gvr, Namespace: a.Namespace, Name: a.Name, Annotations: a.Annotations, Status: a.Status})
+}
+
+func (w *world) AwaitObject(question []byte, _ uint32) {
+	resource, _, _ := strings.Cut(string(question), "\x00")
+	w.lister(resource)
 }
 
 func (w *world) WaitingPods() (b []byte) {

@@ -1,7 +1,8 @@
 //! The named guest of the conformance suite, by the SDK.
 
 use kubewasm::api::core::Pod;
-use kubewasm::sched::{action, activate, ClusterEvent, Enqueue, EventObject, Permission, Permit, PodName, Resource, Result, Scheduler};
+use kubewasm::api::metrics::Sample;
+use kubewasm::sched::{action, activate, apply_annotations, apply_status, await_object, get_object, ClusterEvent, Code, Enqueue, EventObject, NodeInfo, Permission, Permit, PodName, PreBind, Resource, Result, Scheduler, Score, Status};
 
 kubewasm::config! {
     struct Guest;
@@ -33,7 +34,32 @@ impl Permit for Guest {
     }
 }
 
+impl Score for Guest {
+    fn score(&self, _: &mut (), pod: Pod<'_>, node: NodeInfo<'_>) -> Result<i64> {
+        let found = get_object(pod, "metrics.kubewasm.dev/v1/load", "", node.node().metadata().name());
+        Ok(found.map_or(50, |json| (100.0 * Sample::from_json(pod, json).value().unwrap_or_default()) as i64))
+    }
+}
+
+impl PreBind for Guest {
+    fn pre_bind_pre_flight(&self, _: &mut (), _: Pod<'_>, _: &str) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn pre_bind(&self, _: &mut (), pod: Pod<'_>, _: &str) -> Result {
+        const THINGS: &str = "example.com/v1/things";
+        let name = pod.metadata().name();
+        if get_object(pod, THINGS, "shop", name).is_none() {
+            await_object(THINGS, "shop", name, 600_000);
+            return Err(Status::new(Code::Wait, format!("no thing {}", name)));
+        }
+        apply_annotations(THINGS, "shop", name, &[("example.com/a", "\"ä"), ("example.com/by", name)]);
+        apply_status(THINGS, "shop", name, "{\"phase\":\"Bound\"}");
+        Ok(())
+    }
+}
+
 kubewasm::plugin! {
-    Guest: Enqueue, Permit;
+    Guest: Enqueue, Permit, PreBind, Score;
     name = "conformance-named";
 }

@@ -231,11 +231,34 @@ Artifacts have an eighth of the volume. */ -}}
 {{- range .plugins -}}
 {{- range .objects -}}
 {{- if or (not $.split) (not .namespaces) -}}
-{{- $rules = append $rules (include "kubewasm.objectRule" (dict "resource" .resource "verbs" $.verbs) | fromJson) -}}
+{{- $rule := include "kubewasm.objectRule" (dict "resource" .resource "verbs" $.verbs) | fromJson -}}
+{{- with .query -}}
+{{- $rule = include "kubewasm.queryRule" . | fromJson -}}
+{{- end -}}
+{{- $rules = append $rules $rule -}}
+{{- with .apply -}}
+{{- $whole := dict "apiGroups" $rule.apiGroups "resources" (list) "verbs" (list "patch") -}}
+{{- range . -}}
+{{- $part := eq . "status" | ternary (printf "%s/status" (first $rule.resources)) (first $rule.resources) -}}
+{{- $_ := set $whole "resources" (append $whole.resources $part | uniq) -}}
+{{- end -}}
+{{- $rules = append $rules $whole -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- toJson (uniq $rules) -}}
+{{- end -}}
+
+{{- /* The rule for the source of a query. */ -}}
+{{- define "kubewasm.queryRule" -}}
+{{- if .service -}}
+{{- dict "apiGroups" (list "") "resources" (list "services/proxy") "resourceNames" (list (splitList "/" .service | last)) "verbs" (list "get") | toJson -}}
+{{- else if .custom -}}
+{{- dict "apiGroups" (list "custom.metrics.k8s.io") "resources" (list .custom) "verbs" (list "get") | toJson -}}
+{{- else -}}
+{{- dict "apiGroups" (list "external.metrics.k8s.io") "resources" (list .external) "verbs" (list "list") | toJson -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "kubewasm.objectRule" -}}

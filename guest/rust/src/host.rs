@@ -66,6 +66,9 @@ imports! { "k8s.io/scheduler" {
     allow_waiting_pod = "allow_waiting_pod" (ptr: *const u8, len: u32) -> u32;
     reject_waiting_pod = "reject_waiting_pod" (ptr: *const u8, len: u32) -> u32;
     activate = "activate" (ptr: *const u8, len: u32);
+    apply_annotations = "apply_annotations" (ptr: *const u8, len: u32);
+    apply_status = "apply_status" (ptr: *const u8, len: u32);
+    await_object = "await_object" (ptr: *const u8, len: u32, milliseconds: u32);
 } }
 
 imports! { "k8s.io/admission" {

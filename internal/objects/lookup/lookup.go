@@ -362,6 +362,20 @@ func Grants(resources ...string) (grants []host.ObjectGrant) {
 	return grants
 }
 
+// TestGrants returns the grants of resources with everything that may be granted, for schedulers without
+// an API server, where the values of queries are objects.
+func TestGrants(resources ...string) []host.ObjectGrant {
+	grants := Grants(resources...)
+	for i := range grants {
+		if g := &grants[i]; strings.HasPrefix(g.Resource, queried+"/") {
+			g.Query = &host.ObjectQuery{Prometheus: "vector(1)", Service: "none/none"}
+		} else {
+			g.Apply = []string{applyStatus, applyAnnotations}
+		}
+	}
+	return grants
+}
+
 // CheckGrants returns every mistake of grants.
 func CheckGrants(grants []host.ObjectGrant) (errs []error) {
 	seen := map[string]bool{}
@@ -376,6 +390,7 @@ func CheckGrants(grants []host.ObjectGrant) (errs []error) {
 		if g.Namespaces != nil && len(g.Namespaces) == 0 {
 			errs = append(errs, fmt.Errorf("objects[%d].namespaces is empty: leave it out for all", i))
 		}
+		errs = append(errs, checkApply(g)...)
 		for n, index := range g.Index {
 			if problems := content.IsQualifiedName(index.Label); len(problems) != 0 {
 				errs = append(errs, fmt.Errorf("objects[%d].index[%d].label is %.80q: %s", i, n, index.Label, problems[0]))

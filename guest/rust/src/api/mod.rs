@@ -17,6 +17,7 @@ pub mod autoscaling;
 pub mod batch;
 pub mod core;
 pub mod meta;
+pub mod metrics;
 pub mod networking;
 pub mod policy;
 pub mod rbac;

@@ -95,6 +95,27 @@ pub fn activate(pods: &[super::PodName]) {
     host::give(host::activate, &join(pods.iter().flat_map(|p| [p.namespace.as_str(), p.name.as_str()])));
 }
 
+/// Has the host apply annotations to an object, in PostFilter, Unreserve, PreBind and PostBind, after
+/// the call. They are all that the plugin manages of the object: those that it has applied before and
+/// that are missing now are removed. A call applies to at most 100 objects, and a request has 8 KiB. It
+/// needs the grant "apply", and a configuration that names the resource with `apply: [annotations]`.
+pub fn apply_annotations(resource: &str, namespace: &str, name: &str, annotations: &[(&str, &str)]) {
+    let object = [resource, namespace, name];
+    host::give(host::apply_annotations, &join(object.into_iter().chain(annotations.iter().flat_map(|(key, value)| [*key, *value]))));
+}
+
+/// Is `apply_annotations` for the fields of the status that the plugin manages, a JSON object.
+pub fn apply_status(resource: &str, namespace: &str, name: &str, status: &str) {
+    host::give(host::apply_status, [resource, "\0", namespace, "\0", name, "\0", status].concat().as_bytes());
+}
+
+/// Has PreBind called again after an object has changed, if it returns the code `Wait`. The Pod is
+/// refused after so many milliseconds since PreBind was first called. It needs the grant "objects".
+pub fn await_object(resource: &str, namespace: &str, name: &str, milliseconds: u32) {
+    let question = [resource, "\0", namespace, "\0", name].concat();
+    unsafe { host::await_object(question.as_ptr(), question.len() as u32, milliseconds) }
+}
+
 /// Returns an object of the Kubernetes API as protobuf or, of a custom resource, as JSON, for example for
 /// `PersistentVolumeClaim::from_proto`. The resource is named as in the plugin's configuration:
 /// `v1/persistentvolumeclaims`. It needs the grant "objects".

@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 pub use self::event::{action, ClusterEvent, EventObject, Hint, OtherObject, PodName, PreHint, Resource};
 pub use self::group::{try_pod_group, Nomination, Placement, PodGroup};
 pub use self::handle::{
-    activate, allow_waiting_pod, event, get_object, get_waiting_pod, list_objects, reject_waiting_pod, snapshot_node, snapshot_node_names, waiting_pods,
+    activate, allow_waiting_pod, apply_annotations, apply_status, await_object, event, get_object, get_waiting_pod, list_objects, reject_waiting_pod, snapshot_node, snapshot_node_names, waiting_pods,
 };
 pub use self::node::{count_pods, list_pods, NodeInfo, Nodes};
 pub use self::status::{Code, Result, Status};

@@ -98,6 +98,15 @@ func (n *neighbour) PreBindPreFlight(sched.CycleState, core.Pod, string) (*sched
 
 // PreBind reads the claims, and the snapshot, which no longer exists.
 func (n *neighbour) PreBind(_ sched.CycleState, pod core.Pod, nodeName string) *sched.Status {
+	if name := pod.Metadata().Labels().Get("awaits"); name != "" {
+		if sched.GetObject("v1/persistentvolumeclaims", "shop", name) == nil {
+			sched.AwaitObject("v1/persistentvolumeclaims", "shop", name, 1e9)
+			return sched.NewStatus(abi.Wait, "no ", name)
+		}
+		sched.ApplyAnnotations("v1/persistentvolumeclaims", "shop", name, map[string]string{"b": "2", "a": "1"})
+		sched.ApplyStatus("v1/persistentvolumeclaims", "shop", name, []byte(`{"phase":"Bound"}`))
+		return nil
+	}
 	const claims = "v1/persistentvolumeclaims"
 	b := sched.GetObject(claims, pod.Metadata().Namespace(), "data")
 	if b == nil {

@@ -52,6 +52,22 @@ func TestTheScheduler(t *testing.T) {
 	})
 }
 
+// TestChangesOfObjects holds that a test sees what is applied, and that PreBind waits.
+func TestChangesOfObjects(t *testing.T) {
+	schedtest.Each(t, &neighbour{}, func(t *testing.T, p *schedtest.Plugin) {
+		p = p.In(t, cluster)
+		for name, want := range map[string]string{"data": "Success", "more": "Wait: no more"} {
+			if got := p.Begin(t, `metadata: {name: web, labels: {awaits: `+name+`}}`).PreBind(t, "n1").String(); got != want {
+				t.Errorf("PreBind that awaits %s: %s, want %s", name, got, want)
+			}
+		}
+		want := []string{`v1/persistentvolumeclaims shop/data annotations {"a":"1","b":"2"}`, `v1/persistentvolumeclaims shop/data status {"phase":"Bound"}`}
+		if diff := cmp.Diff(want, p.Applied()); diff != "" {
+			t.Errorf("applied (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestPodsThatWait(t *testing.T) {
 	schedtest.Each(t, &neighbour{}, func(t *testing.T, p *schedtest.Plugin) {
 		p = p.Configure(t, `size: 3`)

@@ -1,6 +1,7 @@
 // The named guest of the conformance suite, by the SDK.
 
-import { Action, ClusterEvent, Code, CycleState, EventObject, EventResource, Hint, Pod, Status, activate } from "kubewasm/scheduler";
+import { Action, ClusterEvent, Code, CycleState, EventObject, EventResource, Hint, NodeInfo, Pod, Status, activate, applyAnnotations, applyStatus, awaitObject, getJSON } from "kubewasm/scheduler";
+import { Sample } from "kubewasm/api/metrics";
 
 //kubewasm:name conformance-named
 
@@ -9,17 +10,35 @@ function changed(pod: Pod, oldObject: EventObject, newObject: EventObject): Hint
   return bytes !== null && String.UTF8.decode(bytes).includes(`"for":"${pod.metadata.name}"`) ? Hint.queue() : Hint.skip();
 }
 
+const things = "example.com/v1/things";
+
 @scheduler
 class Guest {
   eventsToRegister(): ClusterEvent[] {
     return [
       new ClusterEvent(EventResource.Node, Action.Add),
-      ClusterEvent.of("example.com/v1/things", Action.Add | Action.Update).withHint(changed),
+      ClusterEvent.of(things, Action.Add | Action.Update).withHint(changed),
     ];
   }
 
   permit(state: CycleState, pod: Pod, nodeName: string): Status | null {
     activate(["shop", "a", "bank", "b"]);
+    return null;
+  }
+
+  score(state: CycleState, pod: Pod, node: NodeInfo): i64 {
+    const found = getJSON<Sample>("metrics.kubewasm.dev/v1/load", "", node.node.metadata.name);
+    return found === null ? 50 : <i64>(100.0 * found.value);
+  }
+
+  preBind(state: CycleState, pod: Pod, nodeName: string): Status | null {
+    const name = pod.metadata.name;
+    if (getJSON<Sample>(things, "shop", name) === null) {
+      awaitObject(things, "shop", name, 600000);
+      return new Status(Code.Wait, "no thing " + name);
+    }
+    applyAnnotations(things, "shop", name, ["example.com/a", '"ä', "example.com/by", name]);
+    applyStatus(things, "shop", name, '{"phase":"Bound"}');
     return null;
   }
 }

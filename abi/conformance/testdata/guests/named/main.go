@@ -7,6 +7,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/api/meta"
+	"github.com/kubewasm/kubewasm/guest/api/metrics"
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
 
@@ -29,6 +30,32 @@ func changed(pod core.Pod, _, thing sched.EventObject) (sched.QueueingHint, erro
 func (plugin) Permit(sched.CycleState, core.Pod, string) (*sched.Status, meta.Duration) {
 	sched.Activate(sched.PodName{Namespace: "shop", Name: "a"}, sched.PodName{Namespace: "bank", Name: "b"})
 	return nil, 0
+}
+
+// Score returns the load of the node in hundredths, by a look-up of the value of a query.
+func (plugin) Score(_ sched.CycleState, _ core.Pod, node sched.NodeInfo) (int64, *sched.Status) {
+	b := sched.GetObject("metrics.kubewasm.dev/v1/load", "", node.Node().Metadata().Name())
+	if b == nil {
+		return 50, nil
+	}
+	return int64(100 * metrics.SampleFromJSON(b).Value()), nil
+}
+
+func (plugin) PreBindPreFlight(sched.CycleState, core.Pod, string) (*sched.PreBindPreFlightResult, *sched.Status) {
+	return nil, nil
+}
+
+// PreBind waits for the thing of the Pod's name, and then writes to it.
+func (plugin) PreBind(_ sched.CycleState, pod core.Pod, _ string) *sched.Status {
+	const things = "example.com/v1/things"
+	name := pod.Metadata().Name()
+	if sched.GetObject(things, "shop", name) == nil {
+		sched.AwaitObject(things, "shop", name, 600_000_000_000)
+		return sched.NewStatus(abi.Wait, "no thing "+name)
+	}
+	sched.ApplyAnnotations(things, "shop", name, map[string]string{"example.com/by": name, "example.com/a": "\"ä"})
+	sched.ApplyStatus(things, "shop", name, []byte(`{"phase":"Bound"}`))
+	return nil
 }
 
 func init() { sched.Register(plugin{}) }

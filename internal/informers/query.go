@@ -1,0 +1,202 @@
+package informers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// noQuery is the query of a Scope of objects of the API.
+var noQuery host.ObjectQuery
+
+// maxQueryBytes is the length of the longest answer to a query.
+const maxQueryBytes = 16 << 20
+
+// Getter gets a path of the API server with parameters, 16 MiB of the answer at most.
+type Getter func(ctx context.Context, path string, parameters url.Values) ([]byte, error)
+
+// getter returns the Getter of a client.
+func getter(config *rest.Config) (Getter, error) {
+	client, err := rest.UnversionedRESTClientFor(dynamic.ConfigFor(config))
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, path string, parameters url.Values) ([]byte, error) {
+		request := client.Get().AbsPath(path)
+		for name, values := range parameters {
+			for _, value := range values {
+				request.Param(name, value)
+			}
+		}
+		body, err := request.Stream(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer body.Close()
+		b, err := io.ReadAll(io.LimitReader(body, maxQueryBytes+1))
+		if err == nil && len(b) > maxQueryBytes {
+			err = fmt.Errorf("the answer has more than %d MiB", maxQueryBytes>>20)
+		}
+		return b, err
+	}, nil
+}
+
+// sample is a value of a query.
+type sample struct {
+	namespace, name string
+	labels          map[string]string
+	at              time.Time
+	value           float64
+}
+
+// runQuery returns the answer to a query as objects. Values that are no finite numbers are left out,
+// and those whose name is none of an object.
+func runQuery(ctx context.Context, get Getter, s Scope) ([]unstructured.Unstructured, error) {
+	if get == nil {
+		return nil, errors.New("there is no client for queries")
+	}
+	var samples []sample
+	var err error
+	q := s.Query
+	switch {
+	case q.Prometheus != "":
+		samples, err = prometheus(ctx, get, q)
+	case q.Custom != "":
+		object, metric, _ := strings.Cut(q.Custom, "/")
+		samples, err = metrics(ctx, get, "custom.metrics.k8s.io/v1beta2", s.Namespace, object+"/*/"+metric, q)
+	default:
+		samples, err = metrics(ctx, get, "external.metrics.k8s.io/v1beta1", s.Namespace, q.External, q)
+	}
+	if err != nil {
+		return nil, err
+	}
+	list := make([]unstructured.Unstructured, 0, len(samples))
+	for _, v := range samples {
+		if v.name == "" {
+			v.name = s.Resource.Resource
+		}
+		if math.IsNaN(v.value) || math.IsInf(v.value, 0) || s.Namespace != "" && v.namespace != s.Namespace ||
+			len(path.IsValidPathSegmentName(v.name)) != 0 || v.namespace != "" && len(path.IsValidPathSegmentName(v.namespace)) != 0 {
+			continue
+		}
+		u := unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": s.Resource.GroupVersion().String(), "kind": s.Resource.Resource,
+			"timestamp": v.at.UTC().Format(time.RFC3339), "value": v.value,
+		}}
+		u.SetName(v.name)
+		if v.namespace != "" {
+			u.SetNamespace(v.namespace)
+		}
+		if len(v.labels) != 0 {
+			u.SetLabels(v.labels)
+		}
+		list = append(list, u)
+	}
+	return list, nil
+}
+
+// prometheus runs an instant query.
+func prometheus(ctx context.Context, get Getter, q host.ObjectQuery) (list []sample, err error) {
+	namespace, service, _ := strings.Cut(q.Service, "/")
+	b, err := get(ctx, "/api/v1/namespaces/"+namespace+"/services/"+service+"/proxy/api/v1/query", url.Values{"query": {q.Prometheus}})
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Status string `json:"status"`
+		Error  string `json:"error"`
+		Data   struct {
+			ResultType string `json:"resultType"`
+			Result     []struct {
+				Metric map[string]string `json:"metric"`
+				Value  [2]any            `json:"value"`
+			} `json:"result"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(b, &answer); err != nil {
+		return nil, fmt.Errorf("read the answer of Prometheus: %w", err)
+	}
+	if answer.Status != "success" || answer.Data.ResultType != "vector" {
+		return nil, fmt.Errorf("Prometheus answers %.20q with a %.20q, want a vector: %.200s", answer.Status, answer.Data.ResultType, answer.Error)
+	}
+	for _, r := range answer.Data.Result {
+		seconds, ok := r.Value[0].(float64)
+		text, _ := r.Value[1].(string)
+		value, err := strconv.ParseFloat(text, 64)
+		if err != nil || !ok || seconds < 0 || seconds > 1<<36 { // A year of four digits.
+			continue
+		}
+		s := sample{at: time.UnixMilli(int64(seconds * 1000)), value: value, labels: r.Metric}
+		if q.Name != "" {
+			if s.name = r.Metric[q.Name]; s.name == "" {
+				continue
+			}
+		}
+		if q.Namespace != "" {
+			if s.namespace = r.Metric[q.Namespace]; s.namespace == "" {
+				continue
+			}
+		}
+		delete(s.labels, "__name__")
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+// metrics asks one of the APIs of metrics for those of a namespace, if it is not empty.
+func metrics(ctx context.Context, get Getter, api, namespace, of string, q host.ObjectQuery) (list []sample, err error) {
+	if namespace != "" {
+		of = "namespaces/" + namespace + "/" + of
+	}
+	parameters := url.Values{}
+	if q.Selector != "" {
+		parameters.Set("labelSelector", q.Selector)
+	}
+	b, err := get(ctx, "/apis/"+api+"/"+of, parameters)
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Items []struct {
+			DescribedObject struct {
+				Namespace string `json:"namespace"`
+				Name      string `json:"name"`
+			} `json:"describedObject"`
+			MetricLabels map[string]string `json:"metricLabels"`
+			Timestamp    metav1.Time       `json:"timestamp"`
+			Value        resource.Quantity `json:"value"`
+		} `json:"items"`
+	}
+	if err := json.Unmarshal(b, &answer); err != nil {
+		return nil, fmt.Errorf("read the answer of %s: %w", api, err)
+	}
+	for _, i := range answer.Items {
+		s := sample{namespace: i.DescribedObject.Namespace, name: i.DescribedObject.Name, labels: i.MetricLabels, at: i.Timestamp.Time, value: i.Value.AsApproximateFloat64()}
+		if q.External != "" {
+			s.namespace = namespace
+			if q.Name != "" {
+				if s.name = i.MetricLabels[q.Name]; s.name == "" {
+					continue
+				}
+			}
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
