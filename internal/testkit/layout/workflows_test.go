@@ -13,7 +13,7 @@ import (
 
 // runsTests matches a step that runs tests which fail on the forge without their tools, and installsTools one that
 // installs these.
-var runsTests, installsTools = regexp.MustCompile(`\bgo test\b|\bmake (guides|race|nightly|kubernetes|site)\b`), regexp.MustCompile(`\.ci/(packages|run)$`)
+var runsTests, installsTools = regexp.MustCompile(`\bgo test\b|\bmake (guides|race|nightly|kubernetes|site|upgrades)\b`), regexp.MustCompile(`\.ci/(packages|run)$`)
 
 var pinnedAction = regexp.MustCompile(`^\s*(?:- )?uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
 
