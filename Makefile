@@ -106,6 +106,14 @@ replays: ## Record 100,000 calls of each kind and repeat them, the scheduler's i
 kubernetes: ## Test each Kubernetes minor and write docs/compatibility.md. The first build of a minor takes minutes.
 	go run ./internal/testkit/compatibility
 
+# The version before this one: a tag or a commit.
+PREVIOUS = $(shell git describe --tags --abbrev=0 --match 'v*' 2>/dev/null || git rev-parse HEAD~40)
+
+.PHONY: upgrades
+upgrades: ## Replace each program by that of PREVIOUS and back, under load: 10 minutes, longer when it builds Kubernetes for the first time.
+	dir=$$(mktemp -d) && git worktree add --quiet --detach $$dir/previous $(PREVIOUS) && trap "git worktree remove --force $$dir/previous; rmdir $$dir" EXIT && \
+	  KUBEWASM_PREVIOUS=$$dir/previous go test -C internal/testkit/e2e -count 1 -timeout 50m -v -run TestUpgradeAndDowngrade ./declared
+
 .PHONY: lint
 lint: ## Check the format and run go vet and the linters of .golangci.yml.
 	test -z "$$(gofmt -l .)" || (gofmt -l . && false)

@@ -7,7 +7,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/abi/codes"
-	"github.com/kubewasm/kubewasm/abi/conformance"
 )
 
 // Suite has the cases of all guests. Its members, and those of the other types, are the
@@ -429,10 +428,10 @@ type HookCase struct {
 	Error string `json:"error,omitempty"`
 }
 
-func readCases(t *testing.T) *Suite {
+func readCases(t *testing.T, text []byte) *Suite {
 	t.Helper()
 	s := &Suite{}
-	if err := yaml.UnmarshalStrict(conformance.Cases(), s); err != nil {
+	if err := yaml.UnmarshalStrict(text, s); err != nil {
 		t.Fatal(err)
 	}
 	return s

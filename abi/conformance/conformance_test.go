@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/abi/conformance"
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
@@ -93,6 +94,14 @@ func compileRust(t *testing.T, name string) string {
 	return filepath.Join(dir, name+".wasm")
 }
 
+// check makes the calls of a suite on a guest.
+type check func(t *testing.T, rt *host.Runtime, guest string, s *Suite)
+
+// onCases makes the calls of cases.yaml.
+func onCases(c check) func(t *testing.T, rt *host.Runtime, guest string) {
+	return func(t *testing.T, rt *host.Runtime, guest string) { c(t, rt, guest, readCases(t, conformance.Cases())) }
+}
+
 // run runs the cases of a guest against it in each language.
 func run(t *testing.T, name string, cases func(t *testing.T, rt *host.Runtime, guest string)) {
 	if err := guestbuild.TrackSources("."); err != nil {
@@ -130,39 +139,39 @@ func nodeObject(o Object) *corev1.Node {
 	return node
 }
 
-func TestScheduler(t *testing.T) {
-	run(t, "scheduler", func(t *testing.T, rt *host.Runtime, guest string) {
-		for _, c := range readCases(t).Scheduler {
-			t.Run(c.Name, func(t *testing.T) {
-				var logged strings.Builder
-				p, err := sched.Load(t.Context(), rt, sched.PluginConfig{Config: host.Config{
-					Name: "guest", Module: host.ModuleConfig{File: guest}, GuestConfig: []byte(c.Config), Limits: host.Limits{Instances: 1},
-					Logger: slog.New(slog.NewTextHandler(&logged, nil)),
-				}}, framework.Of(nil))
-				schedule(t, p, err, &logged, c)
-			})
-		}
-	})
+func TestScheduler(t *testing.T) { run(t, "scheduler", onCases(schedulerCases)) }
+
+func schedulerCases(t *testing.T, rt *host.Runtime, guest string, s *Suite) {
+	for _, c := range s.Scheduler {
+		t.Run(c.Name, func(t *testing.T) {
+			var logged strings.Builder
+			p, err := sched.Load(t.Context(), rt, sched.PluginConfig{Config: host.Config{
+				Name: "guest", Module: host.ModuleConfig{File: guest}, GuestConfig: []byte(c.Config), Limits: host.Limits{Instances: 1},
+				Logger: slog.New(slog.NewTextHandler(&logged, nil)),
+			}}, framework.Of(nil))
+			schedule(t, p, err, &logged, c)
+		})
+	}
 }
 
 // TestSchedulerThatDeclaresWhatItReads makes the same calls on a host that encodes the fields that
 // the guest reads, as soon as an object comes, and cuts parts and entries out of that.
-func TestSchedulerThatDeclaresWhatItReads(t *testing.T) {
-	run(t, "scheduler", func(t *testing.T, rt *host.Runtime, guest string) {
-		for _, c := range readCases(t).Scheduler {
-			if c.Refused {
-				continue // There is no object.
-			}
-			t.Run(c.Name, func(t *testing.T) {
-				var logged strings.Builder
-				args := fmt.Sprintf(`{"module": {"file": %q}, "limits": {"instances": 1}, "guestConfig": %s, "reads": [
-					"pod.metadata.labels", "node.metadata.labels", "node.metadata.annotations[closed]", "node.spec.taints"]}`, guest, c.Config)
-				p, err := sched.LoadArgs(t.Context(), rt, "guest", &runtime.Unknown{Raw: []byte(args)}, framework.Of(nil),
-					sched.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
-				schedule(t, p, err, &logged, c)
-			})
+func TestSchedulerThatDeclaresWhatItReads(t *testing.T) { run(t, "scheduler", onCases(declaredCases)) }
+
+func declaredCases(t *testing.T, rt *host.Runtime, guest string, s *Suite) {
+	for _, c := range s.Scheduler {
+		if c.Refused {
+			continue // There is no object.
 		}
-	})
+		t.Run(c.Name, func(t *testing.T) {
+			var logged strings.Builder
+			args := fmt.Sprintf(`{"module": {"file": %q}, "limits": {"instances": 1}, "guestConfig": %s, "reads": [
+				"pod.metadata.labels", "node.metadata.labels", "node.metadata.annotations[closed]", "node.spec.taints"]}`, guest, c.Config)
+			p, err := sched.LoadArgs(t.Context(), rt, "guest", &runtime.Unknown{Raw: []byte(args)}, framework.Of(nil),
+				sched.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
+			schedule(t, p, err, &logged, c)
+		})
+	}
 }
 
 // schedule makes the calls of a case on a plugin that was loaded, or not, and logged
@@ -241,66 +250,65 @@ func schedule(t *testing.T, p *sched.Plugin, err error, logged *strings.Builder,
 	}
 }
 
-func TestAdmission(t *testing.T) {
-	run(t, "admission", func(t *testing.T, rt *host.Runtime, guest string) {
-		p, err := admission.Load(t.Context(), rt, admission.PluginConfig{AllowedToMutate: true, Config: host.Config{
-			Name: "guest", Module: host.ModuleConfig{File: guest}, Limits: host.Limits{Instances: 1},
-		}, Cluster: lookups(t), Objects: []host.ObjectGrant{{Resource: "v1/configmaps"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		engine := admission.NewEngine(p)
-		defer engine.Close(context.Background())
-		cases := readCases(t)
-		for _, c := range cases.Admission {
-			t.Run(c.Name, func(t *testing.T) { admit(t, engine, c) })
-		}
-		if p.Guest().Module().Import(abi.ModuleObjects, "list_objects") == "" {
-			return // The guest in text looks nothing up.
-		}
-		for _, c := range cases.Lookup.Cases {
-			t.Run(c.Name, func(t *testing.T) { admit(t, engine, c) })
-		}
-	})
+func TestAdmission(t *testing.T) { run(t, "admission", onCases(admissionCases)) }
+
+func admissionCases(t *testing.T, rt *host.Runtime, guest string, s *Suite) {
+	p, err := admission.Load(t.Context(), rt, admission.PluginConfig{AllowedToMutate: true, Config: host.Config{
+		Name: "guest", Module: host.ModuleConfig{File: guest}, Limits: host.Limits{Instances: 1},
+	}, Cluster: lookups(t, s), Objects: []host.ObjectGrant{{Resource: "v1/configmaps"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine := admission.NewEngine(p)
+	defer engine.Close(context.Background())
+	for _, c := range s.Admission {
+		t.Run(c.Name, func(t *testing.T) { admit(t, engine, c) })
+	}
+	if p.Guest().Module().Import(abi.ModuleObjects, "list_objects") == "" {
+		return // The guest in text looks nothing up.
+	}
+	for _, c := range s.Lookup.Cases {
+		t.Run(c.Name, func(t *testing.T) { admit(t, engine, c) })
+	}
 }
 
-func TestConversions(t *testing.T) {
-	run(t, "admission", func(t *testing.T, rt *host.Runtime, guest string) {
-		p, err := admission.Load(t.Context(), rt, admission.PluginConfig{
-			Config:   host.Config{Name: "guest", Module: host.ModuleConfig{File: guest}, Grants: []string{host.GrantObjects}, Limits: host.Limits{Instances: 1}},
-			Converts: []metav1.GroupKind{{Group: "example.com", Kind: "Widget"}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		engine := admission.NewEngine(p)
-		defer engine.Close(context.Background())
-		for _, c := range readCases(t).Conversions {
-			t.Run(c.Name, func(t *testing.T) {
-				desired, err := schema.ParseGroupVersion(c.Desired)
-				if err != nil {
-					t.Fatal(err)
-				}
-				converted, err := engine.Convert(t.Context(), &admission.ConversionRequest{
-					UID: "1", Desired: desired, Kind: "Widget",
-					Objects: [][]byte{[]byte(`{"apiVersion":"example.com/v1alpha1","kind":"Widget","metadata":{"name":"w"},"spec":{"size":1}}`)},
-				})
-				switch {
-				case c.Want == "" && (err == nil || !strings.Contains(err.Error(), c.Message)):
-					t.Errorf("converted to %s, %v; want the error %s", converted, err, c.Message)
-				case c.Want != "" && (err != nil || !jsonpatch.Equal(converted[0], []byte(c.Want))):
-					t.Errorf("converted to %s, %v; want %s", converted, err, c.Want)
-				}
-			})
-		}
+func TestConversions(t *testing.T) { run(t, "admission", onCases(conversionCases)) }
+
+func conversionCases(t *testing.T, rt *host.Runtime, guest string, s *Suite) {
+	p, err := admission.Load(t.Context(), rt, admission.PluginConfig{
+		Config:   host.Config{Name: "guest", Module: host.ModuleConfig{File: guest}, Grants: []string{host.GrantObjects}, Limits: host.Limits{Instances: 1}},
+		Converts: []metav1.GroupKind{{Group: "example.com", Kind: "Widget"}},
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine := admission.NewEngine(p)
+	defer engine.Close(context.Background())
+	for _, c := range s.Conversions {
+		t.Run(c.Name, func(t *testing.T) {
+			desired, err := schema.ParseGroupVersion(c.Desired)
+			if err != nil {
+				t.Fatal(err)
+			}
+			converted, err := engine.Convert(t.Context(), &admission.ConversionRequest{
+				UID: "1", Desired: desired, Kind: "Widget",
+				Objects: [][]byte{[]byte(`{"apiVersion":"example.com/v1alpha1","kind":"Widget","metadata":{"name":"w"},"spec":{"size":1}}`)},
+			})
+			switch {
+			case c.Want == "" && (err == nil || !strings.Contains(err.Error(), c.Message)):
+				t.Errorf("converted to %s, %v; want the error %s", converted, err, c.Message)
+			case c.Want != "" && (err != nil || !jsonpatch.Equal(converted[0], []byte(c.Want))):
+				t.Errorf("converted to %s, %v; want %s", converted, err, c.Want)
+			}
+		})
+	}
 }
 
 // lookups is a cluster of what the cases look up.
-func lookups(t *testing.T) admission.Cluster {
+func lookups(t *testing.T, s *Suite) admission.Cluster {
 	t.Helper()
 	objects := &manifest.Objects{}
-	for _, c := range readCases(t).Lookup.ConfigMaps {
+	for _, c := range s.Lookup.ConfigMaps {
 		o := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: meta(Object{Name: c.Name, Pad: c.Pad})}
 		if o.Namespace = c.Namespace; c.Tier != "" {
 			o.Labels = map[string]string{"tier": c.Tier}
@@ -371,63 +379,63 @@ func admit(t *testing.T, engine *admission.Engine, c AdmissionCase) {
 	}
 }
 
-func TestHook(t *testing.T) {
-	run(t, "hook", func(t *testing.T, rt *host.Runtime, guest string) {
-		engine, err := hooks.NewEngine(t.Context(), rt, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{
-			Name: "guest", Module: host.ModuleConfig{File: guest}, Limits: host.Limits{Instances: 1},
-		}, Objects: []host.ObjectGrant{{Resource: "v1/nodes"}}}}})
-		if err != nil {
-			t.Fatal(err)
+func TestHook(t *testing.T) { run(t, "hook", onCases(hookCases)) }
+
+func hookCases(t *testing.T, rt *host.Runtime, guest string, s *Suite) {
+	engine, err := hooks.NewEngine(t.Context(), rt, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{
+		Name: "guest", Module: host.ModuleConfig{File: guest}, Limits: host.Limits{Instances: 1},
+	}, Objects: []host.ObjectGrant{{Resource: "v1/nodes"}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close(context.Background())
+	module, err := os.ReadFile(guest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	looksUp := bytes.Contains(module, []byte("get_object"))
+	for _, c := range s.Hook {
+		if c.Pod.Labels["tier"] == "object" && !looksUp {
+			continue
 		}
-		defer engine.Close(context.Background())
-		module, err := os.ReadFile(guest)
-		if err != nil {
-			t.Fatal(err)
-		}
-		looksUp := bytes.Contains(module, []byte("get_object"))
-		for _, c := range readCases(t).Hook {
-			if c.Pod.Labels["tier"] == "object" && !looksUp {
-				continue
-			}
-			t.Run(c.Name, func(t *testing.T) {
-				pod := meta(c.Pod)
-				var object []byte
-				if c.Object != nil {
-					object, err = json.Marshal(&corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: meta(*c.Object)})
-					if err != nil {
-						t.Fatal(err)
-					}
-				}
-				if err := engine.SetObject("v1/nodes", "node-1", object); err != nil {
-					t.Fatal(err)
-				}
-				var node *hookmsg.Node
-				if c.Node != nil {
-					node = &hookmsg.Node{Name: "node-1", Labels: map[string]string{"tier": "batch"}, Annotations: c.Node}
-				}
-				decision, err := engine.Decide(t.Context(), &hookmsg.Request{
-					Node:  node,
-					Stage: abi.PreCreateContainer, Level: abi.LevelContainer,
-					Pod: hookmsg.PodMeta{Namespace: "default", Name: pod.Name, UID: "1"}, Container: hookmsg.ContainerMeta{Name: "c"},
-					PodLabels: pod.Labels, PodAnnotations: pod.Annotations,
-				})
-				if c.Error != "" {
-					if err == nil || !strings.HasSuffix(err.Error(), "hook returned Error: "+c.Error) {
-						t.Errorf("got error %v, want %s", err, c.Error)
-					}
-					return
-				}
+		t.Run(c.Name, func(t *testing.T) {
+			pod := meta(c.Pod)
+			var object []byte
+			if c.Object != nil {
+				object, err = json.Marshal(&corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: meta(*c.Object)})
 				if err != nil {
 					t.Fatal(err)
 				}
-				got := &hookmsg.Resources{}
-				if decision != nil && decision.Resources != nil {
-					got = decision.Resources
-				}
-				if diff := cmp.Diff(&hookmsg.Resources{CPUShares: c.CPUShares, CFSQuotaUS: c.CFSQuota}, got); diff != "" {
-					t.Errorf("decision (-want +got):\n%s", diff)
-				}
+			}
+			if err := engine.SetObject("v1/nodes", "node-1", object); err != nil {
+				t.Fatal(err)
+			}
+			var node *hookmsg.Node
+			if c.Node != nil {
+				node = &hookmsg.Node{Name: "node-1", Labels: map[string]string{"tier": "batch"}, Annotations: c.Node}
+			}
+			decision, err := engine.Decide(t.Context(), &hookmsg.Request{
+				Node:  node,
+				Stage: abi.PreCreateContainer, Level: abi.LevelContainer,
+				Pod: hookmsg.PodMeta{Namespace: "default", Name: pod.Name, UID: "1"}, Container: hookmsg.ContainerMeta{Name: "c"},
+				PodLabels: pod.Labels, PodAnnotations: pod.Annotations,
 			})
-		}
-	})
+			if c.Error != "" {
+				if err == nil || !strings.HasSuffix(err.Error(), "hook returned Error: "+c.Error) {
+					t.Errorf("got error %v, want %s", err, c.Error)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := &hookmsg.Resources{}
+			if decision != nil && decision.Resources != nil {
+				got = decision.Resources
+			}
+			if diff := cmp.Diff(&hookmsg.Resources{CPUShares: c.CPUShares, CFSQuotaUS: c.CFSQuota}, got); diff != "" {
+				t.Errorf("decision (-want +got):\n%s", diff)
+			}
+		})
+	}
 }

@@ -73,19 +73,19 @@ func codeOf(s Status) abi.Code {
 	panic("no code " + s.Code)
 }
 
-func TestCycle(t *testing.T) {
-	run(t, "cycle", func(t *testing.T, rt *host.Runtime, guest string) {
-		for _, c := range readCases(t).Cycle {
-			t.Run(c.Name, func(t *testing.T) {
-				w := newCycle(t, rt, guest, c)
-				defer w.p.Close(context.Background())
-				for n, step := range c.Steps {
-					t.Run(fmt.Sprint("step ", n, " ", step.Call), func(t *testing.T) { w.step(t, step) })
-				}
-				w.check(t)
-			})
-		}
-	})
+func TestCycle(t *testing.T) { run(t, "cycle", onCases(cycleCases)) }
+
+func cycleCases(t *testing.T, rt *host.Runtime, guest string, s *Suite) {
+	for _, c := range s.Cycle {
+		t.Run(c.Name, func(t *testing.T) {
+			w := newCycle(t, rt, guest, c)
+			defer w.p.Close(context.Background())
+			for n, step := range c.Steps {
+				t.Run(fmt.Sprint("step ", n, " ", step.Call), func(t *testing.T) { w.step(t, step) })
+			}
+			w.check(t)
+		})
+	}
 }
 
 // cycle is the scheduling of a Pod in the way of a case.

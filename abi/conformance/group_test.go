@@ -26,21 +26,21 @@ func assignmentsOf(list []Assignment) (assignments []schedmsg.Assignment) {
 	return assignments
 }
 
-func TestGroup(t *testing.T) {
-	run(t, "group", func(t *testing.T, rt *host.Runtime, guest string) {
-		for _, c := range readCases(t).Group {
-			t.Run(c.Name, func(t *testing.T) {
-				handle := &framework.Handle{Snapshot: nodesOf(c.Nodes), Informers: framework.NewInformers()}
-				p := load(t, rt, guest, handle, 2, `, "grants": ["preempt-any"]`) // A trial needs an instance of its own.
-				defer p.Close(context.Background())
-				g := schedmsg.PodGroup{Type: "podgroup", Namespace: metav1.NamespaceDefault, Name: "gang"}
-				for _, pod := range c.Pods {
-					g.Pods = append(g.Pods, podOf(pod))
-				}
-				askGroup(t, p, handle, g, c)
-			})
-		}
-	})
+func TestGroup(t *testing.T) { run(t, "group", onCases(groupCases)) }
+
+func groupCases(t *testing.T, rt *host.Runtime, guest string, s *Suite) {
+	for _, c := range s.Group {
+		t.Run(c.Name, func(t *testing.T) {
+			handle := &framework.Handle{Snapshot: nodesOf(c.Nodes), Informers: framework.NewInformers()}
+			p := load(t, rt, guest, handle, 2, `, "grants": ["preempt-any"]`) // A trial needs an instance of its own.
+			defer p.Close(context.Background())
+			g := schedmsg.PodGroup{Type: "podgroup", Namespace: metav1.NamespaceDefault, Name: "gang"}
+			for _, pod := range c.Pods {
+				g.Pods = append(g.Pods, podOf(pod))
+			}
+			askGroup(t, p, handle, g, c)
+		})
+	}
 }
 
 func askGroup(t *testing.T, p *sched.Plugin, handle *framework.Handle, g schedmsg.PodGroup, c GroupCase) {

@@ -57,13 +57,13 @@ func checkStatus(t *testing.T, got *sched.Status, want Status) {
 	}
 }
 
-func TestQueue(t *testing.T) {
-	run(t, "queue", func(t *testing.T, rt *host.Runtime, guest string) {
-		p := load(t, rt, guest, nil, 1, "")
-		for _, c := range readCases(t).Queue {
-			t.Run(c.Name, func(t *testing.T) { queue(t, p, c) })
-		}
-	})
+func TestQueue(t *testing.T) { run(t, "queue", onCases(queueCases)) }
+
+func queueCases(t *testing.T, rt *host.Runtime, guest string, s *Suite) {
+	p := load(t, rt, guest, nil, 1, "")
+	for _, c := range s.Queue {
+		t.Run(c.Name, func(t *testing.T) { queue(t, p, c) })
+	}
 }
 
 // eventObject returns the object of an event, nil if there is none.

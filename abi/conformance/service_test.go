@@ -34,48 +34,48 @@ func (m market) Rate(_ context.Context, req *quotes.RateRequest) (*quotes.RateRe
 	return &quotes.RateResponse{Rate: rate.Rate, Pad: strings.Repeat("x", rate.Pad)}, nil
 }
 
-func TestService(t *testing.T) {
-	run(t, "service", func(t *testing.T, rt *host.Runtime, guest string) {
-		module, err := os.ReadFile(guest)
-		if err != nil {
+func TestService(t *testing.T) { run(t, "service", onCases(serviceCases)) }
+
+func serviceCases(t *testing.T, rt *host.Runtime, guest string, s *Suite) {
+	module, err := os.ReadFile(guest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	about, err := host.Inspect(module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if about.Custom(abi.SchemaSection) == nil { // The guest in C does not have it from its compiler.
+		if module, err = metadata.AddSection(module, abi.SchemaSection, quotes.Schema()); err != nil {
 			t.Fatal(err)
 		}
-		about, err := host.Inspect(module)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if about.Custom(abi.SchemaSection) == nil { // The guest in C does not have it from its compiler.
-			if module, err = metadata.AddSection(module, abi.SchemaSection, quotes.Schema()); err != nil {
-				t.Fatal(err)
+	}
+	cases := s.Service
+	p, err := quotes.LoadQuotes(t.Context(), rt, service.Config{Config: host.Config{
+		Name: "guest", Module: host.ModuleConfig{Bytes: module}, Grants: []string{"rates"}, Limits: host.Limits{Instances: 1},
+	}}, market{cases})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close(context.Background())
+	for _, c := range cases.Cases {
+		t.Run(c.Name, func(t *testing.T) {
+			switch c.Method {
+			case "Echo":
+				ask(t, p.Echo, c, func(*quotes.Values) {})
+			case "Price":
+				ask(t, p.Price, c, func(*quotes.PriceRequest) {})
+			case "Choose":
+				ask(t, p.Choose, c, func(req *quotes.ChooseRequest) {
+					if c.Pad > 0 {
+						req.Texts.Annotations = map[string]string{"pad": strings.Repeat("x", c.Pad)}
+					}
+				})
+			default:
+				t.Fatalf("there is no method %s", c.Method)
 			}
-		}
-		cases := readCases(t).Service
-		p, err := quotes.LoadQuotes(t.Context(), rt, service.Config{Config: host.Config{
-			Name: "guest", Module: host.ModuleConfig{Bytes: module}, Grants: []string{"rates"}, Limits: host.Limits{Instances: 1},
-		}}, market{cases})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer p.Close(context.Background())
-		for _, c := range cases.Cases {
-			t.Run(c.Name, func(t *testing.T) {
-				switch c.Method {
-				case "Echo":
-					ask(t, p.Echo, c, func(*quotes.Values) {})
-				case "Price":
-					ask(t, p.Price, c, func(*quotes.PriceRequest) {})
-				case "Choose":
-					ask(t, p.Choose, c, func(req *quotes.ChooseRequest) {
-						if c.Pad > 0 {
-							req.Texts.Annotations = map[string]string{"pad": strings.Repeat("x", c.Pad)}
-						}
-					})
-				default:
-					t.Fatalf("there is no method %s", c.Method)
-				}
-			})
-		}
-	})
+		})
+	}
 }
 
 // ask calls a method as a case has it. prepare changes the request.

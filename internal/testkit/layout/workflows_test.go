@@ -11,11 +11,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// runsTests matches a step that runs tests which fail on the forge without their tools, and installsTools one that
+// installs these.
+var runsTests, installsTools = regexp.MustCompile(`\bgo test\b|\bmake (guides|race|nightly|kubernetes|site|upgrades)\b`), regexp.MustCompile(`\.ci/(packages|run)$`)
+
 var pinnedAction = regexp.MustCompile(`^\s*(?:- )?uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
 
 // TestWorkflows holds what OpenSSF's scorecard asks of workflows: they begin with read-only permissions, no script has an
 // expression, in which strangers may write commands, and none runs with secrets on a stranger's commit. Each action
-// is pinned by the digest of a commit, with its version in a comment that dependabot keeps.
+// is pinned by the digest of a commit, with its version in a comment that dependabot keeps. A job that runs tests
+// installs their tools first, since the forge sets CI.
 func TestWorkflows(t *testing.T) {
 	const root = "../../.."
 	files, err := filepath.Glob(root + "/.github/workflows/*.yml")
@@ -54,7 +59,11 @@ func TestWorkflows(t *testing.T) {
 			if job.TimeoutMinutes == 0 {
 				t.Errorf("%s: %s has no timeout-minutes", file, name)
 			}
+			tools := false
 			for _, step := range job.Steps {
+				if tools = tools || installsTools.MatchString(step.Run); !tools && runsTests.MatchString(step.Run) {
+					t.Errorf("%s: %s runs tests without .ci/packages before it: %s", file, name, step.Run)
+				}
 				if strings.Contains(step.Run, "${{") {
 					t.Errorf("%s: %s: a script has an expression, want a variable of env: %s", file, name, step.Run)
 				}

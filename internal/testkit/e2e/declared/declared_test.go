@@ -64,6 +64,19 @@ type world struct {
 	ip string
 	// kubewasm is the command.
 	kubewasm string
+	// repository is the checkout from which programs are built, and built the files by their directories.
+	repository string
+	built      map[string]string
+}
+
+// build builds a program of the repository, once.
+func (w *world) build(name string, flags ...string) string {
+	w.Helper()
+	dir := filepath.Join(w.repository, "cmd/kubewasm-"+name)
+	if w.built[dir] == "" {
+		w.built[dir] = cluster.Build(w.T, dir, ".", name, flags...)
+	}
+	return w.built[dir]
 }
 
 // program is a running program.
@@ -120,7 +133,9 @@ func (w *world) until(what string, holds func() bool) {
 	w.Helper()
 	for start := time.Now(); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Since(start) > 2*time.Minute {
-			w.show()
+			if w.dynamic != nil {
+				w.show()
+			}
 			w.Fatalf("never: %s", what)
 		}
 	}
@@ -155,11 +170,13 @@ func machine(t *testing.T) string {
 
 // newWorld starts a control plane with the CRDs and the Service of the webhooks.
 func newWorld(t *testing.T) *world {
-	w := &world{T: t, ip: machine(t), dir: t.TempDir(), authority: cluster.NewAuthority(t)}
+	w := &world{T: t, ip: machine(t), dir: t.TempDir(), authority: cluster.NewAuthority(t), built: map[string]string{}}
 	w.Cluster = cluster.Start(t, map[string][]string{"enable-aggregator-routing": {"true"}})
 	config := rest.CopyConfig(w.Config)
 	config.QPS = -1
 	var err error
+	w.repository, err = filepath.Abs("../../../..")
+	w.must(err)
 	w.Client, err = kubernetes.NewForConfig(config)
 	w.must(err)
 	w.dynamic, err = dynamic.NewForConfig(config)
@@ -210,9 +227,7 @@ func (w *world) newReplica(name string) *replica {
 	pod.Status.Phase = corev1.PodRunning
 	_, err = w.Client.CoreV1().Pods(installed).UpdateStatus(w.Context(), pod, metav1.UpdateOptions{})
 	w.must(err)
-	repository, err := filepath.Abs("../../../..")
-	w.must(err)
-	r.program = w.start(cluster.Build(w.T, filepath.Join(repository, "cmd/kubewasm-webhook"), ".", "webhook"),
+	r.program = w.start(w.build("webhook"),
 		[]string{"POD_NAME=" + name, "POD_NAMESPACE=" + installed, "POD_UID=" + string(pod.UID)},
 		"-cluster", "-kubeconfig", w.Kubeconfig, "-addr", ":"+port, "-cert", filepath.Join(w.dir, "tls.crt"), "-key", filepath.Join(w.dir, "tls.key"), "-interval", "200ms", "-drain-delay", "1s")
 	client := w.authority.HTTP()
@@ -405,27 +420,32 @@ func (w *world) diff() {
 	}
 }
 
+// controller starts the controller.
+func (w *world) controller() *program {
+	w.Helper()
+	return w.start(w.build("controller"), nil, "-kubeconfig", w.Kubeconfig, "-namespace", installed, "-ca-file", filepath.Join(w.dir, "ca.crt"), "-leader-elect=false", "-metrics-addr", "0", "-probe-addr", "0")
+}
+
+// ready waits until a policy serves in so many of two webhooks.
+func (w *world) ready(namespace, name, want string) {
+	w.Helper()
+	w.until(name+" is "+want, func() bool {
+		s := w.status(namespace, name)
+		return s.Ready == want && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady) == (want == "2/2")
+	})
+}
+
+// deny returns the module of a policy that denies with a word.
+func deny(word string) string { return `"bytes":"` + denier(word) + `"` }
+
 // TestDeclared: a policy that is applied is enforced by API servers, changes, breaks, is repaired and
 // goes, while Pods are created, webhooks and the controller come and go, and no request fails.
 func TestDeclared(t *testing.T) {
 	w := newWorld(t)
-	repository, err := filepath.Abs("../../../..")
-	w.must(err)
-	binary := cluster.Build(t, filepath.Join(repository, "cmd/kubewasm-controller"), ".", "controller")
-	w.kubewasm = cluster.Build(t, filepath.Join(repository, "cmd/kubewasm"), ".", "kubewasm")
-	controller := func() *program {
-		return w.start(binary, nil, "-kubeconfig", w.Kubeconfig, "-namespace", installed, "-ca-file", filepath.Join(w.dir, "ca.crt"), "-leader-elect=false", "-metrics-addr", "0", "-probe-addr", "0")
-	}
-	running := controller()
+	w.kubewasm = cluster.Build(t, filepath.Join(w.repository, "cmd/kubewasm"), ".", "kubewasm")
+	running := w.controller()
 	replicas := []*replica{w.newReplica("webhook-0"), w.newReplica("webhook-1")}
-	deny := func(word string) string { return `"bytes":"` + denier(word) + `"` }
-	ready := func(namespace, name, want string) {
-		t.Helper()
-		w.until(name+" is "+want, func() bool {
-			s := w.status(namespace, name)
-			return s.Ready == want && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady) == (want == "2/2")
-		})
-	}
+	ready := w.ready
 
 	testRoles(t, w)
 	applied := time.Now()
@@ -458,7 +478,7 @@ func TestDeclared(t *testing.T) {
 		next := w.newReplica(fmt.Sprintf("webhook-%d", i+2))
 		replicas[i].leave()
 		replicas[i] = next
-		running = controller()
+		running = w.controller()
 		w.must(w.apply("", "everywhere", deny(fmt.Sprintf("ver%d", 3+i)), "all"))
 		ready("", "everywhere", "2/2")
 	}

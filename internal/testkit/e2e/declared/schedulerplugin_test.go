@@ -126,28 +126,27 @@ func (s *scheduling) run() *program {
 		"--authentication-kubeconfig="+s.Kubeconfig, "--authorization-kubeconfig="+s.Kubeconfig, "--authentication-skip-lookup=true", "--v=2")
 }
 
-// TestSchedulerPlugin: a plugin of the cluster is created, changes, breaks, is repaired and goes, while
-// Pods are scheduled and the scheduler restarts.
-func TestSchedulerPlugin(t *testing.T) {
+// newScheduling makes two nodes, the Pod of the scheduler and its configuration.
+func newScheduling(t *testing.T) *scheduling {
 	w := newWorld(t)
-	s := &scheduling{world: w, module: guests.File(t, "../../../../examples/sched/zone"), binary: cluster.BuildScheduler(t), config: filepath.Join(w.dir, "scheduler.yaml")}
+	s := &scheduling{world: w, module: guests.File(t, "../../../../examples/sched/zone"), config: filepath.Join(w.dir, "scheduler.yaml")}
 	for _, zone := range []string{"a", "b"} {
-		node, err := s.Client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: zone, Labels: map[string]string{corev1.LabelTopologyZone: zone}}}, metav1.CreateOptions{})
+		node, err := s.Client.CoreV1().Nodes().Create(s.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: zone, Labels: map[string]string{corev1.LabelTopologyZone: zone}}}, metav1.CreateOptions{})
 		s.must(err)
 		node.Status = corev1.NodeStatus{
 			Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("1000")},
 			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 		}
-		_, err = s.Client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
+		_, err = s.Client.CoreV1().Nodes().UpdateStatus(s.Context(), node, metav1.UpdateOptions{})
 		s.must(err)
 	}
-	pod, err := s.Client.CoreV1().Pods(installed).Create(t.Context(), &corev1.Pod{
+	pod, err := s.Client.CoreV1().Pods(installed).Create(s.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "scheduler-0", Labels: map[string]string{"app.kubernetes.io/part-of": "kubewasm", "app.kubernetes.io/component": "scheduler", "tier": "batch"}},
 		Spec:       corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "c", Image: "scheduler"}}},
 	}, metav1.CreateOptions{})
 	s.must(err)
 	pod.Status.Phase = corev1.PodRunning
-	_, err = s.Client.CoreV1().Pods(installed).UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
+	_, err = s.Client.CoreV1().Pods(installed).UpdateStatus(s.Context(), pod, metav1.UpdateOptions{})
 	s.must(err)
 	s.must(os.WriteFile(s.config, fmt.Appendf(nil, `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -161,10 +160,15 @@ profiles:
   plugins: {multiPoint: {enabled: [{name: own}]}}
   pluginConfig: [{name: own, args: {module: {file: %q}}}]
 `, s.Kubeconfig, s.module), 0o600))
-	repository, err := filepath.Abs("../../../..")
-	s.must(err)
-	s.start(cluster.Build(t, filepath.Join(repository, "cmd/kubewasm-controller"), ".", "controller"), nil,
-		"-kubeconfig", s.Kubeconfig, "-namespace", installed, "-leader-elect=false", "-metrics-addr", "0", "-probe-addr", "0")
+	return s
+}
+
+// TestSchedulerPlugin: a plugin of the cluster is created, changes, breaks, is repaired and goes, while
+// Pods are scheduled and the scheduler restarts.
+func TestSchedulerPlugin(t *testing.T) {
+	s := newScheduling(t)
+	s.binary = cluster.BuildScheduler(t)
+	s.controller()
 	running := s.run()
 
 	// Without the object, Pods of the profile wait. They are scheduled when it comes.

@@ -1,0 +1,302 @@
+package declared_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/testkit/e2e/cluster"
+	"github.com/kubewasm/kubewasm/internal/testkit/e2e/minor"
+)
+
+// previousVersion is the environment variable with a checkout of the version before this one, which make
+// upgrades sets.
+const previousVersion = "KUBEWASM_PREVIOUS"
+
+// versions returns the checkouts whose programs follow one another: the version before, this one, and the
+// one before again.
+func versions(t *testing.T) []string {
+	t.Helper()
+	before := os.Getenv(previousVersion)
+	if before == "" {
+		t.Skip(previousVersion + " is not set: make upgrades runs it")
+	}
+	now, err := filepath.Abs("../../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{before, now, before}
+}
+
+// end ends a program as a kubelet does.
+func (w *world) end(p *program) {
+	w.Helper()
+	w.must(p.cmd.Process.Signal(syscall.SIGTERM))
+	_ = p.cmd.Wait() // A scheduler and an agent end with an error.
+}
+
+// TestUpgradeAndDowngrade replaces each program by that of another version, and back, on what the other has left, while
+// it is asked. No request fails, no answer is wrong, no Pod stays pending, and no decision on a cgroup is lost.
+func TestUpgradeAndDowngrade(t *testing.T) {
+	t.Run("webhook and controller", upgradeWebhooks)
+	t.Run("scheduler", upgradeScheduler)
+	t.Run("policy server", upgradePolicyServer)
+	t.Run("agent", upgradeAgent)
+}
+
+// upgradeWebhooks replaces the webhooks one by one and then the controller. The CRDs are those of this version, as
+// an upgrade applies them first.
+func upgradeWebhooks(t *testing.T) {
+	all := versions(t)
+	w := newWorld(t)
+	w.repository = all[0]
+	controller := w.controller()
+	replicas := []*replica{w.newReplica("webhook-0-0"), w.newReplica("webhook-0-1")}
+	w.must(w.apply("", "everywhere", deny("ver1"), "all"))
+	w.want("shop", "all", "ver1")
+	w.ready("", "everywhere", "2/2")
+	stop := w.hammer("all", "ver1", "ver2", "ver3", "ver4", "ver5")
+	word := 1
+	change := func() {
+		word++
+		w.must(w.apply("", "everywhere", deny(fmt.Sprint("ver", word)), "all"))
+		w.want("shop", "all", fmt.Sprint("ver", word))
+		w.ready("", "everywhere", "2/2")
+	}
+	for n, version := range all[1:] {
+		w.repository = version
+		for i := range replicas {
+			next := w.newReplica(fmt.Sprintf("webhook-%d-%d", n+1, i))
+			replicas[i].leave()
+			replicas[i] = next
+		}
+		change() // By webhooks and a controller of two versions.
+		w.end(controller)
+		controller = w.controller()
+		change()
+	}
+	counts := stop()
+	t.Logf("answers: %v", counts)
+	for n := range word {
+		if counts[fmt.Sprint("ver", n+1)] == 0 {
+			t.Errorf("ver%d was never asked: %v", n+1, counts)
+		}
+	}
+}
+
+// upgradeScheduler replaces the scheduler while Pods come.
+func upgradeScheduler(t *testing.T) {
+	all := versions(t)
+	s := newScheduling(t)
+	s.controller()
+	start := func(version string) *program {
+		s.repository = version
+		s.binary = s.build("scheduler", "-modfile="+minor.Modfile)
+		return s.run()
+	}
+	running := start(all[0])
+	s.zone("a")
+	s.says("zone", "1/1", "")
+	var bound [2]atomic.Int64
+	var adding sync.WaitGroup
+	done := make(chan struct{})
+	adding.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			switch node := s.bound(s.add()); node {
+			case "a", "b":
+				bound[node[0]-'a'].Add(1)
+			default:
+				t.Errorf("a Pod is on %s", node)
+			}
+		}
+	})
+	more := func(zone int) {
+		n := bound[zone].Load()
+		s.until(fmt.Sprint("Pods are on node ", zone), func() bool { return bound[zone].Load() > n+3 })
+	}
+	more(0)
+	for n, version := range all[1:] {
+		s.end(running)
+		running = start(version)
+		more(n % 2) // Where the version before has bound them.
+		s.zone([]string{"b", "a"}[n%2])
+		s.says("zone", "1/1", "")
+		more((n + 1) % 2)
+	}
+	close(done)
+	adding.Wait()
+}
+
+// upgradePolicyServer starts a policy server beside the other and moves clients to it, as a Deployment does. They share
+// the directory of downloads.
+func upgradePolicyServer(t *testing.T) {
+	all := versions(t)
+	w := &world{T: t, built: map[string]string{}, dir: t.TempDir()}
+	module, err := os.ReadFile(filepath.Join(all[1], "admission/kubewarden/internal/policies/testdata/verdict/wapc.wasm"))
+	w.must(err)
+	var policies []string
+	for name, verdict := range map[string]string{"allow": `{"accepted":true}`, "deny": `{"accepted":false,"message":"not here"}`} {
+		file := filepath.Join(w.dir, name+".wasm")
+		w.must(os.WriteFile(file, bytes.Replace(module, bytes.Repeat([]byte("@"), 600), []byte(verdict+strings.Repeat(" ", 600-len(verdict))), 1), 0o600))
+		policies = append(policies, fmt.Sprintf(`%q: {"namespacedName": {"Namespace": "", "Name": %q}, "module": "file://%s", "policyMode": "protect", "allowedToMutate": false, "settings": {}}`, "clusterwide-"+name, name, file))
+	}
+	list := filepath.Join(w.dir, "policies.yml")
+	w.must(os.WriteFile(list, []byte("{"+strings.Join(policies, ",")+"}"), 0o600))
+	port := func() string {
+		_, port, err := net.SplitHostPort(cluster.FreeAddress(t))
+		w.must(err)
+		return port
+	}
+	var mu sync.RWMutex // Held for reading while a request is on its way.
+	var target string
+	start := func(version string) *program {
+		w.repository = version
+		policies, probes := port(), port()
+		p := w.start(w.build("policy-server"), []string{
+			"KUBEWARDEN_BIND_ADDRESS=127.0.0.1", "KUBEWARDEN_PORT=" + policies, "KUBEWARDEN_READINESS_PROBE_PORT=" + probes, "KUBEWASM_DRAIN_DELAY=0s",
+			"KUBEWARDEN_POLICIES=" + list, "KUBEWARDEN_POLICIES_DOWNLOAD_DIR=" + filepath.Join(w.dir, "store"), "KUBECONFIG=" + filepath.Join(w.dir, "none"),
+		})
+		w.until("the policy server is ready", func() bool {
+			resp, err := http.Get("http://127.0.0.1:" + probes + "/readiness")
+			if err == nil {
+				resp.Body.Close()
+			}
+			return err == nil && resp.StatusCode == http.StatusOK
+		})
+		mu.Lock()
+		defer mu.Unlock()
+		target = "http://127.0.0.1:" + policies
+		return p
+	}
+	running := start(all[0])
+	var asked atomic.Int64
+	done := make(chan struct{})
+	var asking sync.WaitGroup
+	for range 4 {
+		asking.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				name, want := "allow", "true "
+				if n%2 == 1 {
+					name, want = "deny", "false not here"
+				}
+				mu.RLock()
+				got, err := ask(target + "/validate/clusterwide-" + name)
+				mu.RUnlock()
+				if err != nil || got != want {
+					t.Errorf("%s answers %q, %v", name, got, err)
+					return
+				}
+				asked.Add(1)
+			}
+		})
+	}
+	more := func() {
+		n := asked.Load()
+		w.until("more answers", func() bool { return t.Failed() || asked.Load() > n+100 })
+	}
+	more()
+	for _, version := range all[1:] {
+		before := running
+		running = start(version)
+		w.end(before)
+		more()
+	}
+	close(done)
+	asking.Wait()
+	t.Logf("%d answers", asked.Load())
+}
+
+// ask sends a review, and returns the verdict and its message.
+func ask(url string) (string, error) {
+	resp, err := http.Post(url, "application/json", strings.NewReader(`{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "u1", "operation": "CREATE",
+"kind": {"version": "v1", "kind": "Pod"}, "resource": {"version": "v1", "resource": "pods"}, "name": "p", "namespace": "shop", "userInfo": {"username": "u"},
+"object": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "shop"}}}}`))
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return "", err
+	}
+	var answer struct {
+		Response *struct {
+			Allowed bool
+			Status  struct{ Message string }
+		}
+	}
+	if err := json.Unmarshal(body, &answer); err != nil || answer.Response == nil {
+		return "", fmt.Errorf("%s: %s", resp.Status, body)
+	}
+	return fmt.Sprint(answer.Response.Allowed, " ", answer.Response.Status.Message), nil
+}
+
+// upgradeAgent replaces the agent of a node, while something else writes what it decides. What it has decided stays
+// in force while no agent runs.
+func upgradeAgent(t *testing.T) {
+	all := versions(t)
+	w := &world{T: t, built: map[string]string{}, dir: t.TempDir()}
+	root := filepath.Join(w.dir, "cgroup")
+	for _, cgroup := range []string{"", "burstable", "besteffort", "besteffort/pode", "besteffort/pode/ec"} {
+		dir := filepath.Join(root, "kubepods", cgroup)
+		w.must(os.MkdirAll(dir, 0o755))
+		for name, text := range map[string]string{"cpu.weight": "100\n", "cpu.max": "max 100000\n", "cpu.bvt_warp_ns": "0\n", "cpuset.cpus": "\n", "memory.max": "max\n"} {
+			w.must(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+		}
+	}
+	w.must(os.WriteFile(filepath.Join(root, "cgroup.controllers"), []byte("cpu cpuset memory\n"), 0o644))
+	guest, err := guestbuild.Build(t.Context(), "../../../../examples/hooks/group-identity")
+	w.must(err)
+	pods, config := filepath.Join(w.dir, "pods.yaml"), filepath.Join(w.dir, "agent.yaml")
+	w.must(os.WriteFile(pods, []byte(`kind: PodList
+items:
+- metadata: {namespace: shop, name: e, uid: e}
+  spec: {containers: [{name: c}]}
+  status: {qosClass: BestEffort, containerStatuses: [{name: c, containerID: "containerd://ec", state: {running: {}}}]}
+`), 0o644))
+	w.must(os.WriteFile(config, fmt.Appendf(nil, "cacheDir: %s\ncgroup: {root: %s, driver: cgroupfs}\nstandalone: {file: %s}\nhttp: {address: '127.0.0.1:0'}\nplugins:\n- {name: identity, module: {file: %s}, levels: [QOS]}\n",
+		filepath.Join(w.dir, "cache"), root, pods, guest), 0o644))
+	file := filepath.Join(root, "kubepods/besteffort/cpu.bvt_warp_ns")
+	decided := func() bool {
+		text, err := os.ReadFile(file)
+		w.must(err)
+		return strings.TrimSpace(string(text)) == "-1"
+	}
+	for n, version := range all {
+		w.repository = version
+		binary := w.build("agent")
+		if n > 0 && !decided() {
+			t.Error("the decision ended with the agent before")
+		}
+		running := w.start(binary, []string{"KUBERNETES_SERVICE_HOST="}, "-config", config)
+		if n == 0 {
+			w.until("the agent decides", decided)
+		}
+		for range 3 {
+			w.must(os.WriteFile(file, []byte("0\n"), 0o644))
+			w.until("the agent repairs", decided)
+		}
+		w.end(running)
+	}
+}
