@@ -93,7 +93,7 @@ type place struct {
 // followCluster follows the plugins of a configuration that the cluster declares, and reports on them,
 // until ctx ends. It returns nil if there are none. Without a connection, plugins of the cluster cannot
 // be made.
-func followCluster(ctx context.Context, o *options, rt *host.Runtime, observer host.Observer, logger *slog.Logger) *clusterPlugins {
+func followCluster(ctx context.Context, o *options, rt *host.Runtime, observer host.Observer, secrets *clusterplugins.Secrets, logger *slog.Logger) *clusterPlugins {
 	if !o.cluster && !slices.ContainsFunc(o.plugins, func(p configuredPlugin) bool { return p.cluster }) {
 		return nil
 	}
@@ -102,8 +102,8 @@ func followCluster(ctx context.Context, o *options, rt *host.Runtime, observer h
 		return c
 	}
 	c.process = clusterplugins.ThisProcess("kubewasm-scheduler", program.ThisBuild().Short(), "")
-	c.process.Schedulers = o.profiles
-	c.watch = clusterplugins.New(clusterplugins.Config{Client: c.client, Resources: []clusterplugins.Resource{clusterplugins.SchedulerPlugins}, Apply: c.apply, Logger: logger})
+	c.process.Schedulers, c.process.Secrets = o.profiles, secrets
+	c.watch = clusterplugins.New(clusterplugins.Config{Client: c.client, Secrets: secrets, Resources: []clusterplugins.Resource{clusterplugins.SchedulerPlugins}, Apply: c.apply, Logger: logger})
 	go func() {
 		c.readLabels(ctx)
 		go clusterplugins.Report(ctx, c.client, c.process, c.states, logger)
@@ -372,7 +372,7 @@ func sameObject(a, b *clusterplugins.Object) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.UID == b.UID && a.Generation == b.Generation && a.Pinned == b.Pinned && (a.Spec == nil) == (b.Spec == nil)
+	return a.Serves(b)
 }
 
 // schedulers are the processes that an object is for.
@@ -424,13 +424,14 @@ func (c *clusterPlugins) config(p *place, object *clusterplugins.Object) (cfg sc
 		return none, clusterplugins.ErrTooLarge
 	}
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal(object.Spec, &members); err != nil {
+	spec, unread := object.Settings()
+	if err := json.Unmarshal(spec, &members); err != nil {
 		return none, err
 	}
 	_, err = c.selects(object, p.profile)
 	delete(members, "schedulers")
 	text, encodeErr := json.Marshal(members)
-	err = errors.Join(err, encodeErr, configfile.JSON(text, &cfg))
+	err = errors.Join(unread, err, encodeErr, configfile.JSON(text, &cfg))
 	if cfg.Name != "" {
 		err = errors.Join(err, errors.New("name is that of the object"))
 	}

@@ -67,7 +67,7 @@ func followObjects(ctx context.Context, cluster *rest.Config, namespaces func(co
 	manager.ExpectCluster()
 	o := &objects{manager: manager, client: client, process: process, logger: logger, namespaces: namespaces}
 	watch = clusterplugins.New(clusterplugins.Config{
-		Client: client, Name: process.Name, Resources: []clusterplugins.Resource{clusterplugins.ModuleTrusts, clusterplugins.ClusterAdmissionPolicies, clusterplugins.AdmissionPolicies}, Apply: o.apply, Logger: logger,
+		Client: client, Secrets: process.Secrets, Name: process.Name, Resources: []clusterplugins.Resource{clusterplugins.ModuleTrusts, clusterplugins.ClusterAdmissionPolicies, clusterplugins.AdmissionPolicies}, Apply: o.apply, Logger: logger,
 	})
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -158,14 +158,16 @@ func policyOf(object *clusterplugins.Object, allowed *clusterplugins.Allowed) ma
 	if object.Spec == nil {
 		return manage.ClusterPolicy{Spec: manage.PluginSpec{PluginConfig: named(object)}, Err: clusterplugins.ErrTooLarge, Unknown: true}
 	}
-	err := configfile.JSON(object.Spec, &p.Spec)
+	spec, unread := object.Settings()
+	err := configfile.JSON(spec, &p.Spec)
 	if err != nil {
 		// A rule that was not decoded would match more than it says.
 		p.Spec.PolicyRules = admission.PolicyRules{}
-		if json.Unmarshal(object.Spec, &p.Spec.PolicyRules) != nil {
+		if json.Unmarshal(spec, &p.Spec.PolicyRules) != nil {
 			return manage.ClusterPolicy{Spec: manage.PluginSpec{PluginConfig: named(object)}, Err: err, Unknown: true}
 		}
 	}
+	err = errors.Join(unread, err)
 	if p.Spec.Name != "" {
 		err = errors.Join(err, errors.New("name is that of the object"))
 	}

@@ -224,6 +224,7 @@ func shadowOf(v *version) map[string]any {
 	var s struct {
 		Module      map[string]any  `json:"module"`
 		GuestConfig json.RawMessage `json:"guestConfig,omitempty"`
+		From        json.RawMessage `json:"guestConfigFrom,omitempty"`
 	}
 	if json.Unmarshal(v.Spec, &s) != nil || s.Module == nil {
 		return map[string]any{}
@@ -236,6 +237,9 @@ func shadowOf(v *version) map[string]any {
 	if s.GuestConfig != nil {
 		settings["guestConfig"] = s.GuestConfig
 	}
+	if s.From != nil {
+		settings[ConfigFrom] = s.From
+	}
 	return settings
 }
 
@@ -246,7 +250,7 @@ func (o *Object) Same(other *Object) bool { return o.Serves(other) && o.Bounds =
 func (o *Object) Serves(other *Object) bool {
 	return o.UID == other.UID && o.Generation == other.Generation && o.Pinned == other.Pinned && (o.Spec == nil) == (other.Spec == nil) &&
 		o.Revision == other.Revision && o.Held == other.Held && slices.Equal(o.NodeSelectors, other.NodeSelectors) &&
-		(o.Revision == 0 || bytes.Equal(o.Spec, other.Spec)) && (o.Else == nil) == (other.Else == nil) && (o.Else == nil || o.Else.Serves(other.Else))
+		(o.Revision == 0 || bytes.Equal(o.Spec, other.Spec)) && o.resolved.same(other.resolved) && (o.Else == nil) == (other.Else == nil) && (o.Else == nil || o.Else.Serves(other.Else))
 }
 
 // size is the number of bytes of the object's specs.

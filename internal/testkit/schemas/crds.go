@@ -68,6 +68,14 @@ func (c *crd) spec(w *writer) (schema, error) {
 	step := members["steps"].(schema)["items"].(schema)["properties"].(schema)
 	bound(step["percent"], 1, 100)
 	properties["rollout"] = rollout
+	from, err := w.schema(reflect.TypeFor[[]clusterplugins.GuestConfigFrom](), "")
+	if err != nil {
+		return nil, err
+	}
+	from["description"] = "GuestConfigFrom are texts of ConfigMaps and Secrets that are guestConfig, or its members. A change of them counts at once, and is no revision."
+	from["maxItems"] = 8
+	from["items"].(schema)["x-kubernetes-validations"] = []schema{{"rule": "has(self.configMap) != has(self.secret)", "message": "set one of configMap and secret"}}
+	properties[clusterplugins.ConfigFrom] = from
 	properties["revision"] = schema{"type": "integer", "minimum": 1, "description": "Revision is the number of the PluginRevision to serve at once, in place of the spec."}
 	properties["revisionHistoryLimit"] = schema{"type": "integer", "minimum": 0, "maximum": 100, "description": "RevisionHistoryLimit is the number of PluginRevisions that are kept beside those in use. Default 10."}
 	for _, name := range append(c.without, "name") {
