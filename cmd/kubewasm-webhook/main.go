@@ -292,7 +292,7 @@ func serve(ctx context.Context, args []string, registry *prometheus.Registry) er
 		kind, _ := rt.Engine()
 		process := clusterplugins.ThisProcess("kubewasm-webhook", build.Short(), string(kind))
 		process.Secrets = secrets
-		watch, stop, err := followObjects(ctx, cluster, cfg.Namespaces, manager, process, logger)
+		watch, stop, err := followObjects(ctx, cluster, cfg.Namespaces, manager, artifacts, process, logger)
 		if err != nil {
 			return err
 		}

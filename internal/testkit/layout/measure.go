@@ -45,7 +45,7 @@ const (
 
 // bounds are the bounds and the targets of the figures. A bound is the figure of its day, rounded up.
 var bounds = []Figure{
-	{Name: linesOfAll, Bound: 180_400, Target: 114_000},
+	{Name: linesOfAll, Bound: 180_800, Target: 114_000},
 	{Name: linesOfRoot, Bound: 111_600, Target: 90_000},
 	{Name: linesOfAdapter, Bound: 43_800, Target: 50_000},
 	{Name: rootPackages, Bound: 197, Target: 165},

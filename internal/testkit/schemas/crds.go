@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission/webhook/manage"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/internal/clusterplugins"
 	"github.com/kubewasm/kubewasm/sched"
 )
@@ -181,7 +182,44 @@ func writeCRDs(dir string) error {
 			return err
 		}
 	}
-	return nil
+	file := filepath.Join(dir, "kubewasm.dev_moduletrusts.yaml")
+	text, err := os.ReadFile(file)
+	if err == nil {
+		text, err = writeSignatures(text)
+	}
+	if err != nil {
+		return fmt.Errorf("moduletrusts: %w", err)
+	}
+	return os.WriteFile(file, text, 0o644)
+}
+
+// writeSignatures puts the schema of signatures into the text of the CustomResourceDefinition of
+// ModuleTrusts: a rule of trust without what is no signature, or a file of the process.
+func writeSignatures(text []byte) ([]byte, error) {
+	w := writer{comments: comments{}}
+	s, err := w.schema(reflect.TypeFor[oci.Trust](), "")
+	if err != nil {
+		return nil, err
+	}
+	members := s["properties"].(schema)
+	for _, name := range []string{"repositories", "unsigned", "refuseDowngrades"} {
+		delete(members, name)
+	}
+	delete(s, "required")
+	for _, name := range []string{"allOf", "anyOf"} {
+		members[name].(schema)["maxItems"] = 64
+		signer := members[name].(schema)["items"].(schema)
+		delete(signer["properties"].(schema), "keyFile")
+		signer["x-kubernetes-validations"] = []schema{{"rule": "[has(self.key), has(self.identity), has(self.certificate)].filter(x, x).size() == 1", "message": "set one of key, identity and certificate"}}
+	}
+	members["minimum"].(schema)["minimum"] = 1
+	return rewrite(text, func(properties map[string]apiextensionsv1.JSONSchemaProps) error {
+		of := properties["spec"].Properties["signatures"]
+		s["description"] = of.Description
+		of, err := props(structural(s))
+		properties["spec"].Properties["signatures"] = of
+		return err
+	})
 }
 
 // write puts the schema of the spec into the text of a CustomResourceDefinition.
@@ -191,22 +229,33 @@ func (c *crd) write(text []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return rewrite(text, func(properties map[string]apiextensionsv1.JSONSchemaProps) error {
+		spec["description"] = properties["spec"].Description
+		of, err := props(spec)
+		properties["spec"] = of
+		return err
+	})
+}
+
+// props returns a schema in the type of a CustomResourceDefinition.
+func props(s schema) (of apiextensionsv1.JSONSchemaProps, err error) {
+	as, err := json.Marshal(s)
+	if err != nil {
+		return of, err
+	}
+	return of, json.Unmarshal(as, &of)
+}
+
+// rewrite changes the members of all versions in the text of a CustomResourceDefinition.
+func rewrite(text []byte, change func(properties map[string]apiextensionsv1.JSONSchemaProps) error) ([]byte, error) {
 	definition := new(apiextensionsv1.CustomResourceDefinition)
 	if err := yaml.UnmarshalStrict(text, definition); err != nil {
 		return nil, err
 	}
 	for i := range definition.Spec.Versions {
-		properties := definition.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties
-		spec["description"] = properties["spec"].Description
-		as, err := json.Marshal(spec)
-		if err != nil {
+		if err := change(definition.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties); err != nil {
 			return nil, err
 		}
-		var of apiextensionsv1.JSONSchemaProps
-		if err := json.Unmarshal(as, &of); err != nil {
-			return nil, err
-		}
-		properties["spec"] = of
 	}
 	// Without the status, which is the API server's.
 	return yaml.Marshal(map[string]any{"apiVersion": definition.APIVersion, "kind": definition.Kind, "metadata": definition.ObjectMeta, "spec": definition.Spec})
