@@ -50,7 +50,7 @@ type RolloutStep struct {
 	Pause *time.Duration `json:"pause,omitempty"`
 }
 
-// RolloutAnalysis has the bounds of one process.
+// RolloutAnalysis has the bounds of one process, and the number of processes that decide.
 type RolloutAnalysis struct {
 	// Failures is the number of failed calls with which the change fails. Default 1.
 	Failures int64 `json:"failures,omitempty"`
@@ -59,6 +59,9 @@ type RolloutAnalysis struct {
 	// Differences is the number of different answers with which the change fails in a step with the
 	// mode Shadow, 0 for no bound.
 	Differences int64 `json:"differences,omitempty"`
+	// Processes is the number of processes of a step that must report that the change fails, or all of a
+	// step with fewer. Default 1: one process decides for all.
+	Processes int `json:"processes,omitempty"`
 }
 
 // TrialMode is the mode of a step.
