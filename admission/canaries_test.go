@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -97,6 +98,7 @@ func TestRecordingsOfReviewsTellNoSecrets(t *testing.T) {
 			cfg.AllowedToMutate = true
 			cfg.Cluster, cfg.Objects = &keeper{kept: map[string]*objects{"v1/secrets": kept}}, []host.ObjectGrant{{Resource: "v1/secrets"}}
 			cfg.Record = &record.Config{Path: r.Dir, QueueBytes: 1 << 30, MaxBytes: 8 << 30}
+			cfg.Limits.Timeout = time.Minute
 			if odd {
 				cfg.Reset = host.ResetPerCall
 			}

@@ -438,7 +438,7 @@ func TestValidatorsAreAskedAtTheSameTime(t *testing.T) {
 			}
 		}))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	compare(t, denied(403, "Forbidden", "a: no; b: no; c: no"), admission.NewEngine(list...).Validate(ctx, request(t, "deny", "no")))
 }

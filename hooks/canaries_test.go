@@ -3,6 +3,7 @@ package hooks_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
@@ -30,6 +31,7 @@ func TestRecordingsOfDecisionsTellNoSecrets(t *testing.T) {
 			}
 			r := &canaries.Recording{Dir: t.TempDir(), Module: module, Calls: map[string]canaries.Call{}, Odd: odd}
 			p.Record = &record.Config{Path: r.Dir, QueueBytes: 1 << 30, MaxBytes: 8 << 30}
+			p.Limits.Timeout = time.Minute
 			if odd {
 				p.Reset = host.ResetPerCall
 			}

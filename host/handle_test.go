@@ -27,7 +27,7 @@ func loadFile(t *testing.T, name string, limits Limits, reset ResetPolicy) *Plug
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := rt.Close(ctx); err != nil {
 			t.Error(err)

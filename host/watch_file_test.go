@@ -27,7 +27,7 @@ func watchFile(t *testing.T, path string) (wait func(content string)) {
 	<-hints // It has begun.
 	return func(content string) {
 		t.Helper()
-		tooLong := time.After(30 * time.Second)
+		tooLong := time.After(time.Minute)
 		for {
 			select {
 			case <-hints:

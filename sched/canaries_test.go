@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -53,7 +54,7 @@ func TestRecordingsOfCyclesTellNoSecrets(t *testing.T) {
 				handle.Waiting = append(handle.Waiting, &framework.WaitingPod{Pod: pod})
 			}
 			cfg := sched.PluginConfig{Objects: []host.ObjectGrant{{Resource: "v1/secrets"}}, Config: host.Config{
-				Name: "parrot", Module: host.ModuleConfig{File: file}, Limits: host.Limits{Instances: 1},
+				Name: "parrot", Module: host.ModuleConfig{File: file}, Limits: host.Limits{Instances: 1, Timeout: time.Minute},
 				Grants: []string{sched.GrantWaitingPods, sched.GrantEvents, host.GrantObjects},
 				Record: &record.Config{Path: r.Dir, QueueBytes: 1 << 30, MaxBytes: 8 << 30},
 			}}

@@ -461,7 +461,7 @@ func TestDrainWithALateConnection(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("the server waits for a connection without a request")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/record"
@@ -78,7 +79,7 @@ func holdsNoSecrets(t *testing.T, rt *host.Runtime, module []byte, m *canaries.M
 	t.Helper()
 	r := &canaries.Recording{Dir: t.TempDir(), Module: module, Calls: map[string]canaries.Call{}, Odd: m.Odd, Nameless: true}
 	cfg := service.Config{Config: host.Config{
-		Name: "parrot", Module: host.ModuleConfig{Bytes: module}, Grants: []string{"ask"}, Limits: host.Limits{Instances: 1},
+		Name: "parrot", Module: host.ModuleConfig{Bytes: module}, Grants: []string{"ask"}, Limits: host.Limits{Instances: 1, Timeout: time.Minute},
 		Record: &record.Config{Path: r.Dir, QueueBytes: 1 << 30, MaxBytes: 8 << 30},
 	}}
 	if m.Odd {

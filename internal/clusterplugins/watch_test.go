@@ -86,7 +86,7 @@ func (c *cluster) follow(t *testing.T) (watch *clusterplugins.Watch, applied <-c
 // wants waits until something is applied: changes may be collected.
 func wants(t *testing.T, applied <-chan string, want string) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	last := "nothing"
 	for last != want {
 		select {

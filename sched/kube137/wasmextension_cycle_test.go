@@ -331,7 +331,7 @@ func TestPeerBindingEndsOnItsVersion(t *testing.T) {
 	runtime.KeepAlive(bound)
 	runtime.KeepAlive(running)
 	bound, running = nil, nil
-	for deadline := time.Now().Add(20 * time.Second); kube137.Stats(k.p).Retired != 0; runtime.GC() {
+	for deadline := time.Now().Add(time.Minute); kube137.Stats(k.p).Retired != 0; runtime.GC() {
 		if time.Now().After(deadline) {
 			t.Fatal("the old version stays, though no cycle needs it")
 		}
@@ -346,7 +346,7 @@ func TestPeerBindingThatNobodyEnds(t *testing.T) {
 	for _, name := range []string{"p1", "p2", "p3"} {
 		k.begin(name).schedule()
 	}
-	for deadline := time.Now().Add(20 * time.Second); kube137.Stats(k.p).Held != 0; runtime.GC() {
+	for deadline := time.Now().Add(time.Minute); kube137.Stats(k.p).Held != 0; runtime.GC() {
 		if time.Now().After(deadline) {
 			t.Fatal("an instance is held for a cycle that is gone")
 		}
@@ -448,7 +448,7 @@ func TestHammerPeerCycles(t *testing.T) {
 		})
 	}
 	binding.Wait()
-	for deadline := time.Now().Add(20 * time.Second); kube137.Stats(k.p).Held > 1; runtime.GC() {
+	for deadline := time.Now().Add(time.Minute); kube137.Stats(k.p).Held > 1; runtime.GC() {
 		if time.Now().After(deadline) {
 			t.Fatalf("instances are held for cycles that are gone: %+v", kube137.Stats(k.p))
 		}

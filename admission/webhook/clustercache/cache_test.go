@@ -195,7 +195,7 @@ func snapshot(t *testing.T, o admission.Objects) string {
 // until waits until f returns want.
 func until(t *testing.T, want string, f func() string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); f() != want; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); f() != want; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("it is %q, want %q", f(), want)
 		}
@@ -351,7 +351,7 @@ func TestKindsEndWithTheLastHold(t *testing.T) {
 	// open waits until so many watches were begun, and so many have not ended.
 	open := func(begun, want int) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			mu.Lock()
 			n, got := len(watches), 0
 			for _, w := range watches {

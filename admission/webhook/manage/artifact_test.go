@@ -142,7 +142,7 @@ func (k *kept) has(module []byte) bool {
 
 func (k *kept) until(t *testing.T, module []byte) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !k.has(module) {
 		if time.Now().After(deadline) {
 			t.Fatal("what was loaded was not kept")

@@ -183,7 +183,7 @@ func said(e *admission.Engine, denial *admissionv1.AdmissionResponse) string {
 // until waits for a message.
 func (f *fixture) until(t *testing.T, kind, want string) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for got := f.ask(kind); got != want; got = f.ask(kind) {
 		if time.Now().After(deadline) {
 			t.Fatalf("message is %q, want %q", got, want)
@@ -281,7 +281,7 @@ plugins:
 	f.write(t, "bad.wasm", string(says("better")))
 	f.until(t, "Pod", "bad: better")
 	f.write(t, "bad.wasm", "worse")
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for f.List()[1].Error == "" && time.Now().Before(deadline) {
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -348,7 +348,7 @@ func (f *fixture) untilCause(t *testing.T, want string) {
 	t.Helper()
 	r := &admissionv1.AdmissionRequest{UID: "u", Operation: admissionv1.Create}
 	got := ""
-	for deadline := time.Now().Add(20 * time.Second); got != want; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); got != want; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("cause is %q, want %q; %+v", got, want, f.List())
 		}

@@ -193,7 +193,7 @@ func (c *containerd) stop(signal os.Signal) {
 	c.process.Process.Signal(signal)
 	select {
 	case <-c.ended:
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		c.process.Process.Kill()
 		<-c.ended
 		c.Errorf("containerd does not end on %s", signal)
@@ -317,7 +317,7 @@ func (c *containerd) sandbox(name, cgroup string, annotations map[string]string)
 // remove ends a pod with its containers.
 func (c *containerd) remove(sandbox string) {
 	c.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	delete(c.sandboxes, sandbox)
 	if _, err := c.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: sandbox}); err != nil {

@@ -244,7 +244,7 @@ func (f *fixture) mutating(t *testing.T, paths ...string) {
 // moment after they are made.
 func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !f() {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)
