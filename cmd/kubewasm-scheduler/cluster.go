@@ -405,7 +405,7 @@ func (c *clusterPlugins) selects(object *clusterplugins.Object, profile string) 
 func (c *clusterPlugins) object(p *place) *clusterplugins.Object {
 	i := slices.IndexFunc(c.objects, func(o clusterplugins.Object) bool {
 		is, _ := c.selects(&o, p.profile)
-		return o.Name == p.name && is
+		return o.Name == p.name && !o.Held && is
 	})
 	if i < 0 {
 		return nil
@@ -461,6 +461,9 @@ func (c *clusterPlugins) states() []clusterplugins.State {
 	states := []clusterplugins.State{}
 	for i := range c.objects {
 		object := &c.objects[i]
+		if object.Held {
+			continue // The controller is about to decide on the revision.
+		}
 		var of []string
 		for _, profile := range c.options.profiles {
 			if is, _ := c.selects(object, profile); is {
@@ -472,6 +475,11 @@ func (c *clusterPlugins) states() []clusterplugins.State {
 		}
 		s := clusterplugins.State{Kind: object.Kind, Name: object.Name, UID: object.UID, Generation: object.Generation, State: string(host.Loading)}
 		s.State, s.Message, s.Digest, s.Reference = c.state(object, of)
+		for _, p := range c.places {
+			if p.name == object.Name && p.serving != nil && p.serving.UID == object.UID {
+				s.Revision = p.serving.Revision
+			}
+		}
 		states = append(states, s)
 	}
 	return states
@@ -495,7 +503,7 @@ func (c *clusterPlugins) state(object *clusterplugins.Object, profiles []string)
 			now, why = clusterplugins.Refused, p.err.Error()
 		case p.err != nil:
 			now, why = string(host.Stale), p.err.Error()
-		case guest != nil && p.tried.Generation == object.Generation:
+		case guest != nil && p.tried.Serves(object):
 			standing, reason := guest.State()
 			if now = string(standing); reason != nil {
 				why = reason.Error()

@@ -30,8 +30,8 @@ var crds = map[string]crd{
 	"nodehooks": {of: reflect.TypeFor[hooks.PluginConfig](), without: []string{"record"}, more: schema{
 		"nodeSelector": schema{"type": "string", "description": "NodeSelector is a selector on the labels of the node. The plugin is not loaded on other nodes."},
 	}},
-	// There are no rollouts of them yet.
-	"schedulerplugins": {of: reflect.TypeFor[sched.PluginConfig](), without: []string{"record", "rollout", "revision", "revisionHistoryLimit"}, more: schema{
+	// One scheduler at a time schedules: a rollout would have no steps.
+	"schedulerplugins": {of: reflect.TypeFor[sched.PluginConfig](), without: []string{"record", "rollout"}, more: schema{
 		"schedulers": schema{"type": "object", "description": "Schedulers are the processes that the plugin is for, all by default.", "properties": schema{
 			"names":    schema{"type": "array", "items": schema{"type": "string"}, "description": "Names are those of profiles, as Pods have them in schedulerName. Default all."},
 			"selector": schema{"type": "string", "description": "Selector is a selector on the labels of the schedulers' Pods. Default all."},
