@@ -157,7 +157,7 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	if a.status, a.everywhere = cfg.status, cfg.Plugins; a.status == nil {
 		a.status = new(statusz.Collector)
 	}
-	logger = slog.New(a.status.Log(logger.Handler()))
+	logger = slog.New(cfg.secrets.Handler(a.status.Log(logger.Handler())))
 	if cfg, err = a.forNode(ctx, whole); err != nil {
 		return nil, err
 	}

@@ -127,6 +127,8 @@ type config struct {
 	standIn bool
 	// status keeps the calls of the process, whatever its configuration is.
 	status *statusz.Collector
+	// secrets are the texts of Secrets in configurations of NodeHooks, nil for none.
+	secrets *clusterplugins.Secrets
 }
 
 // nodeConfig configures the node to follow.

@@ -28,6 +28,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/runtime/standalone"
+	"github.com/kubewasm/kubewasm/internal/clusterplugins"
 	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/program"
 	"github.com/kubewasm/kubewasm/internal/program/statusz"
@@ -73,6 +74,8 @@ func run(ctx context.Context, args []string) error {
 	if !*check && !*restore {
 		return start(ctx, *file, *dryRun, &log.Level, logger)
 	}
+	cfg.secrets = new(clusterplugins.Secrets)
+	logger = slog.New(cfg.secrets.Handler(logger.Handler()))
 	cfg.DryRun = cfg.DryRun || *dryRun
 	build := func() (*agent, error) { return newAgent(ctx, cfg, logger) }
 	if cfg.Cluster != nil {
@@ -101,6 +104,8 @@ func run(ctx context.Context, args []string) error {
 // start runs the agents of a file, one after the other. An agent ends after a change of the
 // configuration, once the next one has loaded its plugins.
 func start(ctx context.Context, file string, dryRun bool, level *slog.LevelVar, logger *slog.Logger) error {
+	secrets := new(clusterplugins.Secrets)
+	logger = slog.New(secrets.Handler(logger.Handler()))
 	logger.Info("the agent starts", "program", "kubewasm-agent", "version", program.ThisBuild().String())
 	var build func([]byte, bool) (*agent, error)
 	started, flagged, status := false, level.Level(), new(statusz.Collector)
@@ -112,7 +117,7 @@ func start(ctx context.Context, file string, dryRun bool, level *slog.LevelVar, 
 		if err != nil {
 			return nil, err
 		}
-		cfg.DryRun, cfg.standIn, cfg.status = cfg.DryRun || dryRun, !started, status
+		cfg.DryRun, cfg.standIn, cfg.status, cfg.secrets = cfg.DryRun || dryRun, !started, status, secrets
 		if hooks != nil && (cfg.Cluster == nil || *cfg.Cluster != hooks.cfg) {
 			unfollow()
 			hooks, unfollow = nil, func() {}

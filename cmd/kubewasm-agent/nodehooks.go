@@ -73,7 +73,8 @@ func followHooks(ctx context.Context, cfg *config, logger *slog.Logger) (h *node
 		h.file, h.labelsFile = filepath.Join(cfg.CacheDir, "nodehooks.json"), filepath.Join(cfg.CacheDir, "nodelabels.json")
 	}
 	process := clusterplugins.ThisProcess("kubewasm-agent", program.ThisBuild().Short(), "")
-	h.watch = clusterplugins.New(clusterplugins.Config{Client: client, Name: cmp.Or(process.Node, process.Name), Resources: []clusterplugins.Resource{clusterplugins.NodeHooks}, Apply: h.apply, Logger: logger})
+	process.Secrets = cfg.secrets
+	h.watch = clusterplugins.New(clusterplugins.Config{Client: client, Secrets: cfg.secrets, Name: cmp.Or(process.Node, process.Name), Resources: []clusterplugins.Resource{clusterplugins.NodeHooks}, Apply: h.apply, Logger: logger})
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	all.Go(func() { h.watch.Run(ctx) })
@@ -330,7 +331,8 @@ func hookOf(object *clusterplugins.Object, cfg *config) (*pluginConfig, error) {
 	if object.Spec == nil {
 		return nil, clusterplugins.ErrTooLarge
 	}
-	if err := configfile.JSON(object.Spec, p); err != nil {
+	spec, unread := object.Settings()
+	if err := errors.Join(unread, configfile.JSON(spec, p)); err != nil {
 		return nil, err
 	}
 	var errs []error

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -28,6 +29,7 @@ type hookServer struct {
 	config string
 	names  []string
 	specs  [3]atomic.Pointer[string]
+	secret atomic.Pointer[string] // The data of the Secret ratio.
 	away   atomic.Bool
 }
 
@@ -43,7 +45,13 @@ func newHookServer(t *testing.T, names ...string) *hookServer {
 	for i := range names {
 		s.specs[i].Store(new("{}"))
 	}
-	s.Server = listserver.New(resource)
+	s.secret.Store(new("{}"))
+	s.Server = listserver.New(resource, &listserver.Resource{
+		GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, Kind: "Secret", Namespaced: true, N: 1,
+		Object: func(dst []byte, _, _ int) []byte {
+			return fmt.Appendf(dst, `{"metadata":{%%s,"name":"ratio","namespace":"team"},"data":%s}`, *s.secret.Load())
+		},
+	})
 	s.Fault = func(w http.ResponseWriter, _ *http.Request) bool {
 		if s.away.Load() {
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -244,7 +252,34 @@ func TestNodeHooks(t *testing.T) {
 	rollout(fmt.Sprintf(`"stable": %s, "failed": 3`, one))
 	inForce(quota, "80000 100000")
 	reports(map[string]string{"normalization": "4 Serving", "of-the-file": taken})
+
+	// Its configuration in a Secret. A change serves without another generation, and none that is wrong.
+	secret := func(data string) {
+		api.secret.Store(&data)
+		api.Change("secrets", 0)
+	}
+	ratio := func(percent string) string {
+		return fmt.Sprintf(`{"config": %q}`, base64.StdEncoding.EncodeToString([]byte(`{"ratioPercent": `+percent+`}`)))
+	}
+	secret(ratio("120"))
+	api.set(1, strings.Replace(normalization("pool=fast", "1"), `"guestConfig": {"ratioPercent": 1}`, `"guestConfigFrom": [{"secret": {"namespace": "team", "name": "ratio", "key": "config"}}]`, 1))
+	inForce(quota, "100000 100000")
+	reports(map[string]string{"normalization": "9 Serving", "of-the-file": taken})
+	secret(ratio("150"))
+	inForce(quota, "80000 100000")
+	secret(`{}`)
+	reports(map[string]string{"normalization": "9 Stale: guestConfigFrom[0].secret: Secret team/ratio has no key", "of-the-file": taken})
+	secret(ratio(`"hunter22"`))
+	reports(map[string]string{"normalization": "9 Stale: ", "of-the-file": taken})
+	inForce(quota, "80000 100000")
 	stop()
+	kept, err := os.ReadFile(filepath.Join(dir, "cache", "nodehooks.json"))
+	for where, text := range map[string]string{"report": fmt.Sprint(api.Stored()), "log": out.String(), "cache": string(kept)} {
+		if err != nil || strings.Contains(text, "hunter22") || strings.Contains(text, `ratioPercent": "`) {
+			t.Errorf("the %s tells a Secret (error %v):\n%s", where, err, text)
+		}
+	}
+	secret(ratio("150"))
 
 	// A check and a restoration know them, too, without a plugin of the file.
 	alone := filepath.Join(dir, "alone.yaml")

@@ -1,6 +1,11 @@
 package main
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
@@ -141,7 +146,13 @@ func TestPins(t *testing.T) {
 	defer server.Close()
 	address := strings.TrimPrefix(server.URL, "http://")
 	// A registry that does not answer.
-	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	answers := make(chan struct{})
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-answers:
+		case <-r.Context().Done():
+		}
+	}))
 	defer silent.Close()
 	defer silent.CloseClientConnections()
 	nowhere := strings.TrimPrefix(silent.URL, "http://")
@@ -221,4 +232,61 @@ func TestPins(t *testing.T) {
 	// The module comes from elsewhere.
 	w.change(t, zone, func() { zone.Spec = spec("") })
 	pin(zone, &zone.Status, "none")
+
+	// A ModuleTrust wants the artifacts of a namespace to be signed, and its signers change.
+	keys := map[string]ed25519.PrivateKey{}
+	trust := &v1alpha1.ModuleTrust{ObjectMeta: metav1.ObjectMeta{Name: "signed"}}
+	signers := func(name string) {
+		if keys[name] == nil {
+			_, key, err := ed25519.GenerateKey(rand.Reader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys[name] = key
+		}
+		der, err := x509.MarshalPKIXPublicKey(keys[name].Public())
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(map[string][]oci.Signer{"allOf": {{Name: name, Key: string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		trust.Spec = v1alpha1.ModuleTrustSpec{Repositories: []string{address + "/acme/*"}, Signatures: &runtime.RawExtension{Raw: text}}
+	}
+	signers("one")
+	w.create(t, trust)
+	close(answers)
+	says := func(o *v1alpha1.AdmissionPolicy, reason, part string) {
+		t.Helper()
+		eventually(t, reason+" of "+o.Name, func() error {
+			if err := w.admin.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+				return err
+			}
+			c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionResolved)
+			if c == nil || c.Reason != reason || !strings.Contains(c.Message, part) {
+				return fmt.Errorf("the condition is %v, want %s and %q", c, reason, part)
+			}
+			return nil
+		})
+	}
+	own := &v1alpha1.AdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "own"}, Spec: spec(`{"module":{"oci":"` + address + `/acme/zone:1"}}`)}
+	w.create(t, own)
+	says(own, "Untrusted", "it has no signature")
+	ref, err := oci.ParseReference(second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := registries.Sign(t.Context(), ref, keys["one"], oci.SignOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.change(t, own, func() { own.Spec = spec(`{"version":"2","module":{"oci":"` + address + `/acme/zone:1"}}`) })
+	says(own, "Resolved", "")
+	if own.Status.Pin == nil || own.Status.Pin.Reference != second {
+		t.Errorf("the pin is %v, want %s", own.Status.Pin, second)
+	}
+	w.change(t, trust, func() { signers("two") })
+	says(own, "Untrusted", `signatures is by "two"`)
+	w.change(t, trust, func() { signers("one") })
+	says(own, "Resolved", "")
 }

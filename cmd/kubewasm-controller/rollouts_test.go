@@ -227,6 +227,35 @@ func TestRollouts(t *testing.T) {
 	w.run(t, o)
 	t.Run("hook", func(t *testing.T) { rolloutOfAHook(t, w) })
 	t.Run("policy", func(t *testing.T) { rolloutOfAPolicy(t, w) })
+	t.Run("scheduler plugin", func(t *testing.T) { revisionsOfASchedulerPlugin(t, w) })
+}
+
+// revisionsOfASchedulerPlugin has a SchedulerPlugin go back to a revision by one field, and forward.
+func revisionsOfASchedulerPlugin(t *testing.T, w *world) {
+	of := func(version, more string) runtime.RawExtension {
+		return spec(`{"module":{"bytes":"AGFzbQEAAAA="},"schedulers":{"names":["a"]},"guestConfig":"` + version + `"` + more + `}`)
+	}
+	zone := &v1alpha1.SchedulerPlugin{ObjectMeta: metav1.ObjectMeta{Name: "zone"}, Spec: of("1", "")}
+	w.create(t, zone)
+	w.rolled(t, zone, "Complete")
+	w.change(t, zone, func() { zone.Spec = of("2", "") })
+	w.rolled(t, zone, "Complete")
+	if got := w.revisions(t, zone); !slices.Equal(got, []int64{1, 2}) {
+		t.Errorf("the revisions are %v", got)
+	}
+	w.change(t, zone, func() { zone.Spec = of("3", `,"revision":1`) })
+	w.rolled(t, zone, "Complete")
+	if r := zone.Status.Rollout; r == nil || r.Stable == nil || r.Stable.Revision != 1 || !strings.Contains(string(r.Stable.Spec.Raw), `"guestConfig":"1"`) || !strings.Contains(string(r.Stable.Spec.Raw), `"names":["a"]`) {
+		t.Errorf("the status is %+v, want revision 1 with its spec", r)
+	}
+	w.change(t, zone, func() { zone.Spec = of("3", `,"revisionHistoryLimit":1`) })
+	w.rolled(t, zone, "Complete")
+	eventually(t, "history", func() error {
+		if got := w.revisions(t, zone); !slices.Equal(got, []int64{2, 3}) && !slices.Equal(got, []int64{3}) {
+			return fmt.Errorf("the revisions are %v", got)
+		}
+		return nil
+	})
 }
 
 // rolloutOfAHook has KUBEWASM_SCALE nodes.

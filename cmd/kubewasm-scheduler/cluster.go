@@ -93,7 +93,7 @@ type place struct {
 // followCluster follows the plugins of a configuration that the cluster declares, and reports on them,
 // until ctx ends. It returns nil if there are none. Without a connection, plugins of the cluster cannot
 // be made.
-func followCluster(ctx context.Context, o *options, rt *host.Runtime, observer host.Observer, logger *slog.Logger) *clusterPlugins {
+func followCluster(ctx context.Context, o *options, rt *host.Runtime, observer host.Observer, secrets *clusterplugins.Secrets, logger *slog.Logger) *clusterPlugins {
 	if !o.cluster && !slices.ContainsFunc(o.plugins, func(p configuredPlugin) bool { return p.cluster }) {
 		return nil
 	}
@@ -102,8 +102,8 @@ func followCluster(ctx context.Context, o *options, rt *host.Runtime, observer h
 		return c
 	}
 	c.process = clusterplugins.ThisProcess("kubewasm-scheduler", program.ThisBuild().Short(), "")
-	c.process.Schedulers = o.profiles
-	c.watch = clusterplugins.New(clusterplugins.Config{Client: c.client, Resources: []clusterplugins.Resource{clusterplugins.SchedulerPlugins}, Apply: c.apply, Logger: logger})
+	c.process.Schedulers, c.process.Secrets = o.profiles, secrets
+	c.watch = clusterplugins.New(clusterplugins.Config{Client: c.client, Secrets: secrets, Resources: []clusterplugins.Resource{clusterplugins.SchedulerPlugins}, Apply: c.apply, Logger: logger})
 	go func() {
 		c.readLabels(ctx)
 		go clusterplugins.Report(ctx, c.client, c.process, c.states, logger)
@@ -372,7 +372,7 @@ func sameObject(a, b *clusterplugins.Object) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.UID == b.UID && a.Generation == b.Generation && a.Pinned == b.Pinned && (a.Spec == nil) == (b.Spec == nil)
+	return a.Serves(b)
 }
 
 // schedulers are the processes that an object is for.
@@ -405,7 +405,7 @@ func (c *clusterPlugins) selects(object *clusterplugins.Object, profile string) 
 func (c *clusterPlugins) object(p *place) *clusterplugins.Object {
 	i := slices.IndexFunc(c.objects, func(o clusterplugins.Object) bool {
 		is, _ := c.selects(&o, p.profile)
-		return o.Name == p.name && is
+		return o.Name == p.name && !o.Held && is
 	})
 	if i < 0 {
 		return nil
@@ -424,13 +424,14 @@ func (c *clusterPlugins) config(p *place, object *clusterplugins.Object) (cfg sc
 		return none, clusterplugins.ErrTooLarge
 	}
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal(object.Spec, &members); err != nil {
+	spec, unread := object.Settings()
+	if err := json.Unmarshal(spec, &members); err != nil {
 		return none, err
 	}
 	_, err = c.selects(object, p.profile)
 	delete(members, "schedulers")
 	text, encodeErr := json.Marshal(members)
-	err = errors.Join(err, encodeErr, configfile.JSON(text, &cfg))
+	err = errors.Join(unread, err, encodeErr, configfile.JSON(text, &cfg))
 	if cfg.Name != "" {
 		err = errors.Join(err, errors.New("name is that of the object"))
 	}
@@ -460,6 +461,9 @@ func (c *clusterPlugins) states() []clusterplugins.State {
 	states := []clusterplugins.State{}
 	for i := range c.objects {
 		object := &c.objects[i]
+		if object.Held {
+			continue // The controller is about to decide on the revision.
+		}
 		var of []string
 		for _, profile := range c.options.profiles {
 			if is, _ := c.selects(object, profile); is {
@@ -471,6 +475,11 @@ func (c *clusterPlugins) states() []clusterplugins.State {
 		}
 		s := clusterplugins.State{Kind: object.Kind, Name: object.Name, UID: object.UID, Generation: object.Generation, State: string(host.Loading)}
 		s.State, s.Message, s.Digest, s.Reference = c.state(object, of)
+		for _, p := range c.places {
+			if p.name == object.Name && p.serving != nil && p.serving.UID == object.UID {
+				s.Revision = p.serving.Revision
+			}
+		}
 		states = append(states, s)
 	}
 	return states
@@ -494,7 +503,7 @@ func (c *clusterPlugins) state(object *clusterplugins.Object, profiles []string)
 			now, why = clusterplugins.Refused, p.err.Error()
 		case p.err != nil:
 			now, why = string(host.Stale), p.err.Error()
-		case guest != nil && p.tried.Generation == object.Generation:
+		case guest != nil && p.tried.Serves(object):
 			standing, reason := guest.State()
 			if now = string(standing); reason != nil {
 				why = reason.Error()

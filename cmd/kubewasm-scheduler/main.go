@@ -98,7 +98,8 @@ func run() (int, error) {
 	}
 	// kube-scheduler's flags choose the form and the level of the log, which /debug/flags/v changes.
 	status := new(statusz.Collector)
-	logger := slog.New(status.Log(new(klogHandler)))
+	secrets := new(clusterplugins.Secrets)
+	logger := slog.New(secrets.Handler(status.Log(new(klogHandler))))
 	rt, err := host.NewRuntime(host.RuntimeConfig{
 		CacheDir: o.cacheDir, CacheBytes: o.cacheBytes, KeepModules: true, MinimumIsolation: host.Isolation(o.isolation),
 		CacheError: func(err error) { logger.Error("the scheduler runs without a cache of compiled plugins", "err", err) },
@@ -132,7 +133,7 @@ func run() (int, error) {
 		return 0, nil
 	}
 	observer := host.Observers(metrics, status, program.FreeAfterBuilds())
-	o.objects = followCluster(context.Background(), o, rt, observer, logger)
+	o.objects = followCluster(context.Background(), o, rt, observer, secrets, logger)
 	if o.objects != nil && o.objects.failure == nil {
 		legacyregistry.Registerer().MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: clusterplugins.StaleMetric, Help: clusterplugins.StaleHelp}, func() float64 { return o.objects.watch.Silent().Seconds() }))
 	}

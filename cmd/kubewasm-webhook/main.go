@@ -175,7 +175,8 @@ func serve(ctx context.Context, args []string, registry *prometheus.Registry) er
 	}
 	status := new(statusz.Collector)
 	lines := &denials{Handler: status.Log(o.log.Handler(os.Stderr))}
-	logger := slog.New(lines)
+	secrets := new(clusterplugins.Secrets)
+	logger := slog.New(secrets.Handler(lines))
 	rt, err := host.NewRuntime(host.RuntimeConfig{
 		CacheDir: o.cacheDir, KeepModules: true, CacheBytes: o.cacheBytes, CacheCopy: o.cacheCopy, MemoryBytes: o.memoryBytes, Engine: o.engine, MinimumIsolation: o.isolation,
 		CacheError: func(err error) { logger.Error("the server runs without -cache-dir", "err", err) },
@@ -289,7 +290,9 @@ func serve(ctx context.Context, args []string, registry *prometheus.Registry) er
 	ready := manager.Ready
 	if o.objects {
 		kind, _ := rt.Engine()
-		watch, stop, err := followObjects(ctx, cluster, cfg.Namespaces, manager, clusterplugins.ThisProcess("kubewasm-webhook", build.Short(), string(kind)), logger)
+		process := clusterplugins.ThisProcess("kubewasm-webhook", build.Short(), string(kind))
+		process.Secrets = secrets
+		watch, stop, err := followObjects(ctx, cluster, cfg.Namespaces, manager, artifacts, process, logger)
 		if err != nil {
 			return err
 		}

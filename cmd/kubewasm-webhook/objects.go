@@ -21,6 +21,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/webhook/manage"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/configfile"
+	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/internal/apiserver"
 	"github.com/kubewasm/kubewasm/internal/clusterplugins"
 	"github.com/kubewasm/kubewasm/internal/publicerr"
@@ -48,6 +49,10 @@ type objects struct {
 	newest   []clusterplugins.Object
 	// labels are those of the namespaces with policies, if there are ModuleTrusts.
 	labels map[string]map[string]string
+	// signatures are nil without registries.
+	signatures *signatures
+	// good are the objects of namespaces that were accepted last, by the names of their policies.
+	good map[string]clusterplugins.Object
 
 	mu      sync.Mutex
 	applied []clusterplugins.Object
@@ -59,17 +64,24 @@ type objects struct {
 
 // followObjects lets the manager serve the policies of the cluster until stop is called, and reports
 // on them.
-func followObjects(ctx context.Context, cluster *rest.Config, namespaces func(context.Context, string) (map[string]string, error), manager *manage.Manager, process clusterplugins.Process, logger *slog.Logger) (watch *clusterplugins.Watch, stop func(), err error) {
+func followObjects(ctx context.Context, cluster *rest.Config, namespaces func(context.Context, string) (map[string]string, error), manager *manage.Manager, artifacts *oci.Client, process clusterplugins.Process, logger *slog.Logger) (watch *clusterplugins.Watch, stop func(), err error) {
 	client, err := apiClient(cluster)
 	if err != nil {
 		return nil, nil, err
 	}
 	manager.ExpectCluster()
 	o := &objects{manager: manager, client: client, process: process, logger: logger, namespaces: namespaces}
-	watch = clusterplugins.New(clusterplugins.Config{
-		Client: client, Name: process.Name, Resources: []clusterplugins.Resource{clusterplugins.ModuleTrusts, clusterplugins.ClusterAdmissionPolicies, clusterplugins.AdmissionPolicies}, Apply: o.apply, Logger: logger,
-	})
 	ctx, cancel := context.WithCancel(ctx)
+	o.signatures = newSignatures(ctx, artifacts, func() {
+		o.applying.Lock()
+		defer o.applying.Unlock()
+		if ctx.Err() == nil {
+			o.put(o.newest)
+		}
+	})
+	watch = clusterplugins.New(clusterplugins.Config{
+		Client: client, Secrets: process.Secrets, Name: process.Name, Resources: []clusterplugins.Resource{clusterplugins.ModuleTrusts, clusterplugins.ClusterAdmissionPolicies, clusterplugins.AdmissionPolicies}, Apply: o.apply, Logger: logger,
+	})
 	var all sync.WaitGroup
 	all.Go(func() { watch.Run(ctx) })
 	all.Go(func() { o.followLabels(ctx) })
@@ -114,9 +126,21 @@ func (o *objects) put(list []clusterplugins.Object) {
 	o.trials.Apply(list)
 	policies := make([]manage.ClusterPolicy, len(list))
 	clear(of)
+	var verified []*signature
+	for i := range list {
+		policies[i] = tenants[list[i].Namespace].policy(&list[i])
+		if ref, rules := wanted(&policies[i].Spec, tenants[list[i].Namespace].allowed); len(rules) != 0 && policies[i].Err == nil && o.signatures != nil {
+			verified = append(verified, o.signatures.get(ref, rules))
+		}
+	}
+	if o.signatures != nil {
+		o.signatures.await(verified)
+	}
+	good := map[string]clusterplugins.Object{}
 	for i := range list {
 		object := &list[i]
-		p := tenants[object.Namespace].policy(object)
+		p := policies[i]
+		o.trust(tenants[object.Namespace], object, &p, good)
 		if trial := o.trials.Of(object); trial != nil {
 			p.Spec.PolicyRules.Observer = failures{trial}
 		}
@@ -126,6 +150,8 @@ func (o *objects) put(list []clusterplugins.Object) {
 		}
 		policies[i] = p
 	}
+	o.good = good
+	o.signatures.sweep(time.Now(), true)
 	refused := o.manager.ApplyCluster(policies)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -158,14 +184,16 @@ func policyOf(object *clusterplugins.Object, allowed *clusterplugins.Allowed) ma
 	if object.Spec == nil {
 		return manage.ClusterPolicy{Spec: manage.PluginSpec{PluginConfig: named(object)}, Err: clusterplugins.ErrTooLarge, Unknown: true}
 	}
-	err := configfile.JSON(object.Spec, &p.Spec)
+	spec, unread := object.Settings()
+	err := configfile.JSON(spec, &p.Spec)
 	if err != nil {
 		// A rule that was not decoded would match more than it says.
 		p.Spec.PolicyRules = admission.PolicyRules{}
-		if json.Unmarshal(object.Spec, &p.Spec.PolicyRules) != nil {
+		if json.Unmarshal(spec, &p.Spec.PolicyRules) != nil {
 			return manage.ClusterPolicy{Spec: manage.PluginSpec{PluginConfig: named(object)}, Err: err, Unknown: true}
 		}
 	}
+	err = errors.Join(unread, err)
 	if p.Spec.Name != "" {
 		err = errors.Join(err, errors.New("name is that of the object"))
 	}

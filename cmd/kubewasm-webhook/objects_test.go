@@ -34,6 +34,7 @@ func TestConfine(t *testing.T) {
 		{"their status", `{"module":{"oci":"a:1"},` + rules(`"apps","kubewasm.dev"`, "admissionpolicies/status") + `}`, "keep itself from being changed and deleted", true},
 		{"policies of all groups", `{"module":{"oci":"a:1"},` + rules(`"*"`, "admissionpolicies/*") + `}`, "keep itself from being changed and deleted", true},
 		{"those of another group", `{"module":{"oci":"a:1"},` + rules(`"example.com"`, "admissionpolicies") + `}`, "", false},
+		{"a configuration that was not read", `{"module":{"oci":"a:1"},"guestConfigFrom":[{"secret":{"name":"s","key":"k"}}],` + pods + `}`, "the API server has not sent the texts", false},
 		{"no room for the spec", "", "the spec is left out", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

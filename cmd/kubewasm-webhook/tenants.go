@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission/webhook/manage"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/internal/clusterplugins"
 )
 
@@ -26,6 +27,8 @@ type tenant struct {
 	// err is the reason that it may have no policy.
 	err  error
 	used clusterplugins.Usage
+	// unselected reports whether no ModuleTrust selects it.
+	unselected bool
 }
 
 // tenants returns the namespaces of policies. o.applying is held.
@@ -48,6 +51,7 @@ func (o *objects) tenants(trusts clusterplugins.Trusts, list []clusterplugins.Ob
 		} else {
 			labels[namespace] = of
 			t.allowed, t.err = trusts.For(namespace, of)
+			t.unselected = t.err != nil
 		}
 	}
 	o.labels = labels
@@ -87,6 +91,36 @@ func (t *tenant) policy(object *clusterplugins.Object) manage.ClusterPolicy {
 	return p
 }
 
+// trust has the signatures of a policy's module verified, and withdraws what serves if no ModuleTrust
+// allows it any more. good receives the object that was accepted last. o.applying is held.
+func (o *objects) trust(t *tenant, object *clusterplugins.Object, p *manage.ClusterPolicy, good map[string]clusterplugins.Object) {
+	if object.Namespace == "" {
+		return
+	}
+	if p.Err == nil {
+		p.Err = o.signatures.sign(p, t.allowed)
+	}
+	name := object.Plugin()
+	before, ok := o.good[name]
+	if ok && before.UID == object.UID {
+		good[name] = before
+		p.Withdrawn = t.unselected
+		if t.err == nil {
+			was := policyOf(&before, t.allowed)
+			err := was.Err
+			if err == nil {
+				if err = o.signatures.sign(&was, t.allowed); !errors.As(err, new(*oci.TrustError)) {
+					err = nil
+				}
+			}
+			p.Withdrawn = err != nil
+		}
+	}
+	if p.Err == nil {
+		good[name] = *object
+	}
+}
+
 // followLabels applies the objects again when labels of their namespaces change, until ctx ends.
 func (o *objects) followLabels(ctx context.Context) {
 	tick := time.NewTicker(labelsInterval)
@@ -97,6 +131,7 @@ func (o *objects) followLabels(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
+		o.signatures.sweep(time.Now(), false)
 		o.applying.Lock()
 		changed := false
 		for namespace, before := range o.labels {

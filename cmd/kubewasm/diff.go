@@ -237,7 +237,15 @@ func mistakesOf(u *unstructured.Unstructured) []string {
 	default:
 		return nil
 	}
-	for _, field := range own {
+	var from []clusterplugins.GuestConfigFrom
+	list, err := json.Marshal(spec[clusterplugins.ConfigFrom])
+	if err == nil && spec[clusterplugins.ConfigFrom] != nil {
+		err = configfile.JSON(list, &from)
+	}
+	if err != nil {
+		return []string{"spec: " + clusterplugins.ConfigFrom + ": " + err.Error()}
+	}
+	for _, field := range append(own, clusterplugins.ConfigFrom) {
 		delete(spec, field)
 	}
 	text, err := json.Marshal(spec)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,6 +59,8 @@ type Process struct {
 	Name, Namespace, UID, Node string
 	// Schedulers are the names of the profiles of a scheduler.
 	Schedulers []string
+	// Secrets are masked in the messages of reports. It may be nil.
+	Secrets *Secrets
 }
 
 // ThisProcess returns the process with its Pod. Without POD_NAME the name is that of the machine, and
@@ -128,6 +131,10 @@ func (p *Process) report(states []State) []byte {
 		if states[i].State == string(host.Serving) {
 			serving++
 		}
+	}
+	states = slices.Clone(states)
+	for i := range states {
+		states[i].Message, states[i].Failing = p.Secrets.Mask(states[i].Message), p.Secrets.Mask(states[i].Failing)
 	}
 	short := append([]State{}, states...) // Not null.
 	for _, limit := range []int{maxMessage, 100, 0} {

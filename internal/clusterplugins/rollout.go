@@ -50,7 +50,7 @@ type RolloutStep struct {
 	Pause *time.Duration `json:"pause,omitempty"`
 }
 
-// RolloutAnalysis has the bounds of one process.
+// RolloutAnalysis has the bounds of one process, and the number of processes that decide.
 type RolloutAnalysis struct {
 	// Failures is the number of failed calls with which the change fails. Default 1.
 	Failures int64 `json:"failures,omitempty"`
@@ -59,6 +59,9 @@ type RolloutAnalysis struct {
 	// Differences is the number of different answers with which the change fails in a step with the
 	// mode Shadow, 0 for no bound.
 	Differences int64 `json:"differences,omitempty"`
+	// Processes is the number of processes of a step that must report that the change fails, or all of a
+	// step with fewer. Default 1: one process decides for all.
+	Processes int `json:"processes,omitempty"`
 }
 
 // TrialMode is the mode of a step.
@@ -224,6 +227,7 @@ func shadowOf(v *version) map[string]any {
 	var s struct {
 		Module      map[string]any  `json:"module"`
 		GuestConfig json.RawMessage `json:"guestConfig,omitempty"`
+		From        json.RawMessage `json:"guestConfigFrom,omitempty"`
 	}
 	if json.Unmarshal(v.Spec, &s) != nil || s.Module == nil {
 		return map[string]any{}
@@ -236,6 +240,9 @@ func shadowOf(v *version) map[string]any {
 	if s.GuestConfig != nil {
 		settings["guestConfig"] = s.GuestConfig
 	}
+	if s.From != nil {
+		settings[ConfigFrom] = s.From
+	}
 	return settings
 }
 
@@ -246,7 +253,7 @@ func (o *Object) Same(other *Object) bool { return o.Serves(other) && o.Bounds =
 func (o *Object) Serves(other *Object) bool {
 	return o.UID == other.UID && o.Generation == other.Generation && o.Pinned == other.Pinned && (o.Spec == nil) == (other.Spec == nil) &&
 		o.Revision == other.Revision && o.Held == other.Held && slices.Equal(o.NodeSelectors, other.NodeSelectors) &&
-		(o.Revision == 0 || bytes.Equal(o.Spec, other.Spec)) && (o.Else == nil) == (other.Else == nil) && (o.Else == nil || o.Else.Serves(other.Else))
+		(o.Revision == 0 || bytes.Equal(o.Spec, other.Spec)) && o.resolved.same(other.resolved) && (o.Else == nil) == (other.Else == nil) && (o.Else == nil || o.Else.Serves(other.Else))
 }
 
 // size is the number of bytes of the object's specs.

@@ -1,6 +1,7 @@
 package clusterplugins
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -22,6 +23,7 @@ var ModuleTrusts = Resource{"ModuleTrust", "moduletrusts"}
 type trust struct {
 	NamespaceSelector string      `json:"namespaceSelector"`
 	Repositories      []string    `json:"repositories"`
+	Signatures        *oci.Trust  `json:"signatures"`
 	Inline            bool        `json:"inline"`
 	Grants            []string    `json:"grants"`
 	Limits            host.Limits `json:"limits"`
@@ -52,6 +54,7 @@ func TrustsOf(objects []Object) (all Trusts, err error) {
 			if _, selectorErr := labels.Parse(t.NamespaceSelector); selectorErr != nil {
 				mistake = errors.Join(mistake, fmt.Errorf("namespaceSelector: %w", selectorErr))
 			}
+			mistake = errors.Join(mistake, signaturesErr(t.Signatures))
 			if q := t.Quota; min(q.Policies, q.Instances, q.MemoryBytes.Sign()) < 0 { // 0 would be no bound.
 				mistake = errors.Join(mistake, errors.New("quota: a bound is less than 0"))
 			}
@@ -63,6 +66,26 @@ func TrustsOf(objects []Object) (all Trusts, err error) {
 		all = append(all, t)
 	}
 	return all, err
+}
+
+// signaturesErr returns what is wrong with the signatures of a ModuleTrust.
+func signaturesErr(s *oci.Trust) error {
+	if s == nil {
+		return nil
+	}
+	var errs []error
+	if s.Repositories != nil || s.Unsigned || s.RefuseDowngrades {
+		errs = append(errs, errors.New("signatures: want allOf, anyOf and minimum alone"))
+	}
+	if len(s.AllOf)+len(s.AnyOf) == 0 {
+		errs = append(errs, errors.New("signatures: allOf and anyOf are empty"))
+	}
+	for _, signer := range slices.Concat(s.AllOf, s.AnyOf) {
+		if signer.KeyFile != "" {
+			errs = append(errs, errors.New("signatures: keyFile is a file of the process: set key"))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Allowed holds the permissions and bounds of the plugins of a namespace. Several ModuleTrusts add up:
@@ -131,6 +154,39 @@ func (a *Allowed) Repository(ref oci.Reference) error {
 		return fmt.Errorf("no ModuleTrust allows the namespace %q modules of %s", a.namespace, name)
 	}
 	return nil
+}
+
+// Signatures returns the rules for artifacts of a repository, of which one must hold. It returns nothing
+// if a ModuleTrust allows artifacts that nobody has signed.
+func (a *Allowed) Signatures(ref oci.Reference) (rules []oci.Trust) {
+	if a == nil {
+		return nil
+	}
+	name := ref.Name()
+	for i := range a.trusts {
+		t := &a.trusts[i]
+		if !slices.ContainsFunc(t.Repositories, func(p string) bool { return covers(p, name) }) {
+			continue
+		}
+		if t.Signatures == nil {
+			return nil
+		}
+		rules = append(rules, *t.Signatures)
+	}
+	return rules
+}
+
+// Verify returns the digest of an artifact that satisfies one of some rules. The error is an
+// [oci.TrustError] if its signatures satisfy none.
+func Verify(ctx context.Context, client *oci.Client, ref oci.Reference, rules []oci.Trust) (digest string, err error) {
+	for i := range rules {
+		digest, _, one := client.Verify(ctx, ref, rules[i])
+		if one == nil {
+			return digest, nil
+		}
+		err = errors.Join(err, one)
+	}
+	return "", err
 }
 
 // covers reports whether a pattern is for a repository.

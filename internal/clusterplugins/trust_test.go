@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/internal/clusterplugins"
 )
 
@@ -31,6 +32,50 @@ func TestMistakesOfModuleTrustsAllowNothing(t *testing.T) {
 		}
 		if _, err := trusts.For("shop", map[string]string{"a": "b"}); err == nil {
 			t.Errorf("%s: the namespace is selected", name)
+		}
+	}
+}
+
+// TestSignaturesOfModuleTrusts holds which rules an artifact of a namespace must satisfy.
+func TestSignaturesOfModuleTrusts(t *testing.T) {
+	trust := func(more string) clusterplugins.Object {
+		return clusterplugins.Object{Kind: clusterplugins.ModuleTrusts.Kind, Name: "t", Spec: []byte(`{"repositories":["ghcr.io/acme/*"]` + more + `}`)}
+	}
+	signed := func(key string) clusterplugins.Object {
+		return trust(`,"signatures":{"anyOf":[{"key":"` + key + `"}]}`)
+	}
+	other := clusterplugins.Object{Kind: clusterplugins.ModuleTrusts.Kind, Name: "o", Spec: []byte(`{"repositories":["example.com/one"]}`)}
+	for name, tt := range map[string]struct {
+		trusts []clusterplugins.Object
+		want   string
+	}{
+		"none":                                {nil, ""},
+		"one":                                 {[]clusterplugins.Object{signed("a")}, "a"},
+		"two":                                 {[]clusterplugins.Object{signed("a"), signed("b")}, "a b"},
+		"one that needs none":                 {[]clusterplugins.Object{signed("a"), trust("")}, ""},
+		"one of another repository":           {[]clusterplugins.Object{signed("a"), other}, "a"},
+		"one that allows a file of a process": {[]clusterplugins.Object{trust(`,"signatures":{"allOf":[{"keyFile":"/etc/key"}]}`)}, "keyFile is a file of the process"},
+		"one that allows all":                 {[]clusterplugins.Object{trust(`,"signatures":{"unsigned":true}`)}, "want allOf, anyOf and minimum alone"},
+		"one without signers":                 {[]clusterplugins.Object{trust(`,"signatures":{}`)}, "allOf and anyOf are empty"},
+	} {
+		trusts, err := clusterplugins.TrustsOf(tt.trusts)
+		if err != nil {
+			if tt.want == "" || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%s: error %v, want %q", name, err, tt.want)
+			}
+			continue
+		}
+		allowed, err := trusts.For("shop", nil)
+		ref, refErr := oci.ParseReference("ghcr.io/acme/zone:1")
+		if err != nil || refErr != nil {
+			t.Fatal(err, refErr)
+		}
+		var keys []string
+		for _, rule := range allowed.Signatures(ref) {
+			keys = append(keys, rule.AnyOf[0].Key)
+		}
+		if got := strings.Join(keys, " "); got != tt.want {
+			t.Errorf("%s: the rules are %q, want %q", name, got, tt.want)
 		}
 	}
 }

@@ -55,6 +55,9 @@ type Object struct {
 	Pinned string
 	// Spec is the spec in JSON. It is nil if there is no room for it.
 	Spec json.RawMessage `json:",omitempty"`
+	// Kept is the spec with the texts of its guestConfigFrom, if none is of a Secret: see
+	// [Object.Settings].
+	Kept json.RawMessage `json:",omitempty"`
 
 	// The others are of a rollout. Generation is that of the revision then, and Revision its number, 0
 	// for an object whose newest spec serves at once.
@@ -66,6 +69,8 @@ type Object struct {
 	// Else is the version for the others.
 	NodeSelectors []string `json:",omitempty"`
 	Else          *Object  `json:",omitempty"`
+
+	resolved *resolved
 }
 
 // Plugin returns the name of the plugin: that of the object, with its namespace if it has one.
@@ -83,9 +88,11 @@ type Config struct {
 	Name      string
 	Resources []Resource
 	// Apply receives all objects, in the order of Resources and of their names, when they are first
-	// known and whenever one has another generation or pin. Calls are not concurrent.
-	Apply  func(objects []Object)
-	Logger *slog.Logger
+	// known and whenever one has another generation, pin or text of guestConfigFrom. Calls are not concurrent.
+	Apply func(objects []Object)
+	// Secrets receives the texts of Secrets that objects name. It may be nil.
+	Secrets *Secrets
+	Logger  *slog.Logger
 }
 
 // Watch follows the objects.
@@ -96,6 +103,7 @@ type Watch struct {
 
 	mu    sync.Mutex
 	kinds []*kind
+	texts map[textKey]*text
 }
 
 // kind holds the objects of a resource.
@@ -181,6 +189,7 @@ func (w *Watch) Run(ctx context.Context) {
 			armed = false
 			begun := time.Now()
 			objects, next, ok := w.snapshot(begun)
+			w.begin(ctx, all.Go)
 			if ok {
 				w.cfg.Apply(objects)
 			}
@@ -426,7 +435,7 @@ func (w *Watch) tell() {
 }
 
 // snapshot returns the objects to apply, in their order, and the time until one no longer waits for
-// its pin, 0 if none does. It reports false while a resource is unknown.
+// its pin, 0 if none does. It reports false while a resource or a text is unknown.
 func (w *Watch) snapshot(now time.Time) (objects []Object, next time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -449,6 +458,9 @@ func (w *Watch) snapshot(now time.Time) (objects []Object, next time.Duration, o
 		slices.SortFunc(objects[from:], func(a, b Object) int {
 			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 		})
+	}
+	if wait := w.resolve(objects, now); wait > 0 {
+		return nil, wait, false
 	}
 	return objects, next, true
 }

@@ -22,7 +22,12 @@ type ClusterPolicy struct {
 	Err error
 	// Unknown reports whether its rules are unknown. Without an earlier version it is out of service.
 	Unknown bool
+	// Withdrawn reports whether an earlier version may not serve either.
+	Withdrawn bool
 }
+
+// errWithdrawn is the reason that no version of a policy serves.
+var errWithdrawn = errors.New("the version that served was withdrawn, and the declared one is being loaded")
 
 // ApplyCluster declares the policies of the cluster's objects, beside those of a configuration file
 // and of the API. Unchanged policies are not touched, and one whose module cannot be loaded is loaded
@@ -31,14 +36,16 @@ type ClusterPolicy struct {
 //
 // It returns the errors of the policies that are refused, by their names, at once: those with wrong
 // or unknown rules, or with the name of a policy of the file, which takes precedence, or of the API.
-// An earlier version of such a policy stays in service.
+// An earlier version of such a policy stays in service, unless it is withdrawn.
 //
 // ApplyCluster keeps the policies, which must not change. [Manager.List] has their states.
 func (m *Manager) ApplyCluster(policies []ClusterPolicy) (refused map[string]error) {
 	all := make([]*wanted, 0, len(policies))
 	refused = map[string]error{}
+	withdrawn := map[string]bool{}
 	for i := range policies {
 		p := &policies[i]
+		withdrawn[p.Spec.Name] = p.Withdrawn
 		all = append(all, &wanted{plugin: &p.Spec, mistake: p.Err, enabled: enabled(p.Spec.Enabled)})
 		if p.Unknown {
 			refused[p.Spec.Name] = p.Err
@@ -71,10 +78,15 @@ func (m *Manager) ApplyCluster(policies []ClusterPolicy) (refused map[string]err
 	d := &declaration{origin: fromCluster, names: map[string]bool{}, settled: make(chan struct{})}
 	m.newestOfCluster = d
 	var tried []<-chan struct{}
+	var gone []admission.Policy
 	triedOf := map[string][]<-chan struct{}{}
 	for place, w := range all {
 		name := w.name()
 		e := m.entries[name]
+		if e != nil && e.origin == fromCluster && withdrawn[name] && e.serving != nil {
+			gone = append(gone, m.drop(e))
+			e = nil
+		}
 		if e != nil && e.origin == fromCluster {
 			d.names[name], e.place = true, place
 		}
@@ -85,7 +97,12 @@ func (m *Manager) ApplyCluster(policies []ClusterPolicy) (refused map[string]err
 			continue
 		}
 		delete(refused, name)
+		before := e != nil
 		e = m.declarePolicy(w, fromCluster, place)
+		if !before && withdrawn[name] {
+			// Requests wait for no module: the failure policy decides at once.
+			e.policy, e.unknown = m.unavailable(name, w, cmp.Or(w.mistake, errWithdrawn))
+		}
 		d.names[name] = true
 		tried = append(tried, e.tried)
 		triedOf[namespaceOf(name)] = append(triedOf[namespaceOf(name)], e.tried)
@@ -102,7 +119,7 @@ func (m *Manager) ApplyCluster(policies []ClusterPolicy) (refused map[string]err
 	}
 	m.working.Go(func() { m.settle(d, tried) })
 	m.mu.Unlock()
-	m.publish()
+	m.publish(gone...)
 	return refused
 }
 

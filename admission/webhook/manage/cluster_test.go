@@ -144,6 +144,24 @@ func TestAPolicyOfTheClusterThatIsWrong(t *testing.T) {
 	r.wantRefused(r.ApplyCluster(list), map[string]string{"b": "it cannot be read"})
 	r.wantOrigins("a cluster Stale, b cluster Serving")
 	until(t, "the mistake", func() bool { return r.List()[0].Error == "it has a mistake" })
+	// What serves is not allowed any more: the failure policy decides from then on, and no earlier version.
+	withdrawn := slices.Clone(list)
+	withdrawn[0].Withdrawn, withdrawn[1].Withdrawn = true, true
+	r.wantRefused(r.ApplyCluster(withdrawn), map[string]string{"b": "it cannot be read"})
+	if answers := r.answers(); !strings.Contains(answers, "it has a mistake") {
+		t.Errorf("the request was not denied at once for a policy that was withdrawn: %s", answers)
+	}
+	r.wantOrigins("a cluster Unavailable")
+	r.ApplyCluster(withdrawn)
+	r.wantOrigins("a cluster Unavailable")
+	withdrawn = slices.Clone(withdrawn)
+	withdrawn[0].Spec.Module.SHA256, withdrawn[0].Err = "", nil
+	r.ApplyCluster(withdrawn[:1])
+	r.wantOrigins("a cluster Serving")
+	withdrawn = slices.Clone(withdrawn)
+	withdrawn[0].Spec.Module.SHA256 = strings.Repeat("2", 64)
+	r.ApplyCluster(withdrawn[:1])
+	r.wantOrigins("a cluster Unavailable")
 	r.restart()
 	r.ApplyCluster(list)
 	r.wantOrigins("a cluster Unavailable")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission/webhook/manage"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/internal/clusterplugins"
 	"github.com/kubewasm/kubewasm/sched"
 )
@@ -29,8 +30,8 @@ var crds = map[string]crd{
 	"nodehooks": {of: reflect.TypeFor[hooks.PluginConfig](), without: []string{"record"}, more: schema{
 		"nodeSelector": schema{"type": "string", "description": "NodeSelector is a selector on the labels of the node. The plugin is not loaded on other nodes."},
 	}},
-	// There are no rollouts of them yet.
-	"schedulerplugins": {of: reflect.TypeFor[sched.PluginConfig](), without: []string{"record", "rollout", "revision", "revisionHistoryLimit"}, more: schema{
+	// One scheduler at a time schedules: a rollout would have no steps.
+	"schedulerplugins": {of: reflect.TypeFor[sched.PluginConfig](), without: []string{"record", "rollout"}, more: schema{
 		"schedulers": schema{"type": "object", "description": "Schedulers are the processes that the plugin is for, all by default.", "properties": schema{
 			"names":    schema{"type": "array", "items": schema{"type": "string"}, "description": "Names are those of profiles, as Pods have them in schedulerName. Default all."},
 			"selector": schema{"type": "string", "description": "Selector is a selector on the labels of the schedulers' Pods. Default all."},
@@ -68,6 +69,14 @@ func (c *crd) spec(w *writer) (schema, error) {
 	step := members["steps"].(schema)["items"].(schema)["properties"].(schema)
 	bound(step["percent"], 1, 100)
 	properties["rollout"] = rollout
+	from, err := w.schema(reflect.TypeFor[[]clusterplugins.GuestConfigFrom](), "")
+	if err != nil {
+		return nil, err
+	}
+	from["description"] = "GuestConfigFrom are texts of ConfigMaps and Secrets that are guestConfig, or its members. A change of them counts at once, and is no revision."
+	from["maxItems"] = 8
+	from["items"].(schema)["x-kubernetes-validations"] = []schema{{"rule": "has(self.configMap) != has(self.secret)", "message": "set one of configMap and secret"}}
+	properties[clusterplugins.ConfigFrom] = from
 	properties["revision"] = schema{"type": "integer", "minimum": 1, "description": "Revision is the number of the PluginRevision to serve at once, in place of the spec."}
 	properties["revisionHistoryLimit"] = schema{"type": "integer", "minimum": 0, "maximum": 100, "description": "RevisionHistoryLimit is the number of PluginRevisions that are kept beside those in use. Default 10."}
 	for _, name := range append(c.without, "name") {
@@ -173,7 +182,44 @@ func writeCRDs(dir string) error {
 			return err
 		}
 	}
-	return nil
+	file := filepath.Join(dir, "kubewasm.dev_moduletrusts.yaml")
+	text, err := os.ReadFile(file)
+	if err == nil {
+		text, err = writeSignatures(text)
+	}
+	if err != nil {
+		return fmt.Errorf("moduletrusts: %w", err)
+	}
+	return os.WriteFile(file, text, 0o644)
+}
+
+// writeSignatures puts the schema of signatures into the text of the CustomResourceDefinition of
+// ModuleTrusts: a rule of trust without what is no signature, or a file of the process.
+func writeSignatures(text []byte) ([]byte, error) {
+	w := writer{comments: comments{}}
+	s, err := w.schema(reflect.TypeFor[oci.Trust](), "")
+	if err != nil {
+		return nil, err
+	}
+	members := s["properties"].(schema)
+	for _, name := range []string{"repositories", "unsigned", "refuseDowngrades"} {
+		delete(members, name)
+	}
+	delete(s, "required")
+	for _, name := range []string{"allOf", "anyOf"} {
+		members[name].(schema)["maxItems"] = 64
+		signer := members[name].(schema)["items"].(schema)
+		delete(signer["properties"].(schema), "keyFile")
+		signer["x-kubernetes-validations"] = []schema{{"rule": "[has(self.key), has(self.identity), has(self.certificate)].filter(x, x).size() == 1", "message": "set one of key, identity and certificate"}}
+	}
+	members["minimum"].(schema)["minimum"] = 1
+	return rewrite(text, func(properties map[string]apiextensionsv1.JSONSchemaProps) error {
+		of := properties["spec"].Properties["signatures"]
+		s["description"] = of.Description
+		of, err := props(structural(s))
+		properties["spec"].Properties["signatures"] = of
+		return err
+	})
 }
 
 // write puts the schema of the spec into the text of a CustomResourceDefinition.
@@ -183,22 +229,33 @@ func (c *crd) write(text []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return rewrite(text, func(properties map[string]apiextensionsv1.JSONSchemaProps) error {
+		spec["description"] = properties["spec"].Description
+		of, err := props(spec)
+		properties["spec"] = of
+		return err
+	})
+}
+
+// props returns a schema in the type of a CustomResourceDefinition.
+func props(s schema) (of apiextensionsv1.JSONSchemaProps, err error) {
+	as, err := json.Marshal(s)
+	if err != nil {
+		return of, err
+	}
+	return of, json.Unmarshal(as, &of)
+}
+
+// rewrite changes the members of all versions in the text of a CustomResourceDefinition.
+func rewrite(text []byte, change func(properties map[string]apiextensionsv1.JSONSchemaProps) error) ([]byte, error) {
 	definition := new(apiextensionsv1.CustomResourceDefinition)
 	if err := yaml.UnmarshalStrict(text, definition); err != nil {
 		return nil, err
 	}
 	for i := range definition.Spec.Versions {
-		properties := definition.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties
-		spec["description"] = properties["spec"].Description
-		as, err := json.Marshal(spec)
-		if err != nil {
+		if err := change(definition.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties); err != nil {
 			return nil, err
 		}
-		var of apiextensionsv1.JSONSchemaProps
-		if err := json.Unmarshal(as, &of); err != nil {
-			return nil, err
-		}
-		properties["spec"] = of
 	}
 	// Without the status, which is the API server's.
 	return yaml.Marshal(map[string]any{"apiVersion": definition.APIVersion, "kind": definition.Kind, "metadata": definition.ObjectMeta, "spec": definition.Spec})

@@ -33,13 +33,22 @@ type ModuleTrustSpec struct {
 	NamespaceSelector string `json:"namespaceSelector,omitempty"`
 	// repositories are the repositories of modules, with their registry: "ghcr.io/acme/zone" for one,
 	// "ghcr.io/acme/*" for all below. Artifacts of others are not fetched, so that their registries get
-	// no credentials. Signers of a repository are those of the file of registries.
+	// no credentials.
 	//
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MinLength=1
 	// +listType=set
 	// +optional
 	Repositories []string `json:"repositories,omitempty"`
+	// signatures are those that artifacts of the repositories must have, with the members allOf, anyOf and
+	// minimum of a rule of trust in the file of registries, whose rules count, too. Of several ModuleTrusts
+	// for a repository one suffices.
+	//
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +optional
+	Signatures *runtime.RawExtension `json:"signatures,omitempty"`
 	// inline allows modules from the object itself, and from ConfigMaps and Secrets of the namespace,
 	// which have no signatures.
 	//

@@ -209,6 +209,11 @@ func (in *ModuleTrustSpec) DeepCopyInto(out *ModuleTrustSpec) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Signatures != nil {
+		in, out := &in.Signatures, &out.Signatures
+		*out = new(runtime.RawExtension)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.Grants != nil {
 		in, out := &in.Grants, &out.Grants
 		*out = make([]string, len(*in))

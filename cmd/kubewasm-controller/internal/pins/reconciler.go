@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/plugin"
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/status"
 	"github.com/kubewasm/kubewasm/host/oci"
+	"github.com/kubewasm/kubewasm/internal/clusterplugins"
 	"github.com/kubewasm/kubewasm/internal/cut"
 	"github.com/kubewasm/kubewasm/internal/foreign"
 )
@@ -72,8 +74,25 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 				return err
 			}
 		}
+		if !slices.Contains(of.kinds, plugin.AdmissionPolicy) {
+			continue
+		}
+		if err := c.Watch(status.Objects(mgr, &v1alpha1.ModuleTrust{}, r.ofNamespaces)); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// ofNamespaces adds the policies of all namespaces.
+func (r *Reconciler) ofNamespaces(q status.Queue) {
+	list := new(v1alpha1.AdmissionPolicyList)
+	if r.Client.List(context.Background(), list) != nil {
+		return // The cache has them, before it sends any.
+	}
+	for i := range list.Items {
+		q.Add(plugin.Key{Kind: plugin.AdmissionPolicy, Namespace: list.Items[i].Namespace, Name: list.Items[i].Name})
+	}
 }
 
 // changed reports whether a plugin is to be resolved again: other writers of the status do not end the
@@ -102,20 +121,26 @@ func (r *Reconciler) Reconcile(ctx context.Context, key plugin.Key) (reconcile.R
 	case spec.Module.OCI == "", ref.Layout != "":
 		return reconcile.Result{}, r.clear(ctx, p) // There is no registry to ask.
 	}
-	untrusted, err := r.trusted(ctx, p, ref)
-	if untrusted != nil {
-		condition.Reason, condition.Message = reasonUntrusted, cut.Text(foreign.Line(untrusted.Error()), maxMessageBytes)
-		err = r.apply(ctx, p, p.Status.Pin, condition)
-		if err == nil {
-			err = untrusted // It is asked again: a ModuleTrust or the namespace may change.
-		}
-	}
+	rules, untrusted, err := r.trusted(ctx, p, ref)
 	if err != nil {
 		return reconcile.Result{}, err
+	}
+	if untrusted != nil {
+		return reconcile.Result{}, r.failed(ctx, p, condition, reasonUntrusted, untrusted)
 	}
 	resolved := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionResolved)
 	current := resolved != nil && resolved.Status == metav1.ConditionTrue && resolved.ObservedGeneration == p.GetGeneration() &&
 		p.Status.Pin != nil && p.Status.Pin.Generation == p.GetGeneration()
+	if current && len(rules) != 0 {
+		// What serves is the pin, and the signers may be others by now.
+		pinned, err := oci.ParseReference(p.Status.Pin.Reference)
+		if err == nil {
+			_, err = clusterplugins.Verify(ctx, r.Registries, pinned, rules)
+		}
+		if errors.As(err, new(*oci.TrustError)) {
+			return reconcile.Result{}, r.failed(ctx, p, condition, reasonUntrusted, err)
+		}
+	}
 	again := reconcile.Result{}
 	if spec.Module.Follow && ref.Digest == "" {
 		again.RequeueAfter = r.Interval
@@ -131,20 +156,33 @@ func (r *Reconciler) Reconcile(ctx context.Context, key plugin.Key) (reconcile.R
 			return again, nil
 		}
 	}
+	if err == nil && len(rules) != 0 {
+		ref.Digest, err = clusterplugins.Verify(ctx, r.Registries, ref, rules)
+	}
 	if err == nil {
 		digest, err = r.fetch(ctx, ref, spec)
 	}
 	if err != nil {
-		condition.Reason, condition.Message = reasonFailed, cut.Text(foreign.Line(err.Error()), maxMessageBytes)
-		if applyErr := r.apply(ctx, p, pin, condition); applyErr != nil {
-			return reconcile.Result{}, applyErr
+		reason := reasonFailed
+		if errors.As(err, new(*oci.TrustError)) {
+			reason = reasonUntrusted
 		}
-		return reconcile.Result{}, fmt.Errorf("resolve the module of %s: %w", key, err)
+		return reconcile.Result{}, r.failed(ctx, p, condition, reason, err)
 	}
 	ref.Digest = digest
 	pin = &v1alpha1.Pin{Generation: p.GetGeneration(), Reference: ref.String()}
 	condition.Status, condition.Reason = metav1.ConditionTrue, reasonResolved
 	return again, r.apply(ctx, p, pin, condition)
+}
+
+// failed writes why a module is not resolved. It returns an error, so that it is tried again: the
+// registry, a ModuleTrust or the namespace may change.
+func (r *Reconciler) failed(ctx context.Context, p plugin.Plugin, condition *metav1.Condition, reason string, err error) error {
+	condition.Reason, condition.Message = reason, cut.Text(foreign.Line(err.Error()), maxMessageBytes)
+	if applyErr := r.apply(ctx, p, p.Status.Pin, condition); applyErr != nil {
+		return applyErr
+	}
+	return fmt.Errorf("resolve the module of %s: %w", p.Key, err)
 }
 
 // fetch fetches and verifies the artifact of a reference, and returns its digest.

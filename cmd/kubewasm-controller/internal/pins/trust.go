@@ -17,21 +17,21 @@ import (
 // reasonUntrusted is the reason of the condition Resolved for a module that no ModuleTrust allows.
 const reasonUntrusted = "Untrusted"
 
-// trusted returns an error unless the namespace of a plugin may have modules of a repository: the
-// registry gets no request then.
-func (r *Reconciler) trusted(ctx context.Context, p plugin.Plugin, ref oci.Reference) (untrusted, err error) {
+// trusted returns untrusted unless the namespace of a plugin may have modules of a repository: the
+// registry gets no request then. rules are those for the signatures of an artifact.
+func (r *Reconciler) trusted(ctx context.Context, p plugin.Plugin, ref oci.Reference) (rules []oci.Trust, untrusted, err error) {
 	if p.Key.Namespace == "" {
-		return nil, nil
+		return nil, nil, nil
 	}
 	list := new(v1alpha1.ModuleTrustList)
 	if err := r.Client.List(ctx, list); err != nil || len(list.Items) == 0 {
-		return nil, err
+		return nil, nil, err
 	}
 	objects := make([]clusterplugins.Object, len(list.Items))
 	for i := range list.Items {
 		spec, err := json.Marshal(list.Items[i].Spec)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		objects[i] = clusterplugins.Object{Kind: clusterplugins.ModuleTrusts.Kind, Name: list.Items[i].Name, Spec: spec}
 	}
@@ -39,11 +39,11 @@ func (r *Reconciler) trusted(ctx context.Context, p plugin.Plugin, ref oci.Refer
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: p.Key.Namespace}, namespace); err != nil {
-		return nil, client.IgnoreNotFound(err)
+		return nil, nil, client.IgnoreNotFound(err)
 	}
 	allowed, err := trusts.For(p.Key.Namespace, namespace.Labels)
 	if err != nil {
-		return err, nil
+		return nil, err, nil
 	}
-	return allowed.Repository(ref), nil
+	return allowed.Signatures(ref), allowed.Repository(ref), nil
 }

@@ -33,7 +33,9 @@ const (
 )
 
 // Kinds returns the kinds.
-func Kinds() []string { return []string{ClusterAdmissionPolicy, AdmissionPolicy, NodeHook} }
+func Kinds() []string {
+	return []string{ClusterAdmissionPolicy, AdmissionPolicy, NodeHook, SchedulerPlugin}
+}
 
 // Key names a plugin.
 type Key struct{ Kind, Namespace, Name string }

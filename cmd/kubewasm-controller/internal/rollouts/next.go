@@ -147,7 +147,7 @@ func (r *rollout) steps() (steps []step) {
 // parked returns the candidate while none is on trial: a policy without a stable revision monitors, so
 // that the requests that have an entry for it do not fail.
 func (r *rollout) parked() *v1alpha1.RevisionRef {
-	if r.status.Stable == nil && plugin.Component(r.key.Kind) == plugin.Webhook {
+	if r.monitors() {
 		return r.wanted.DeepCopy()
 	}
 	return nil
@@ -224,6 +224,11 @@ func (r *rollout) takes(p *status.Process) bool {
 	})
 }
 
+// monitors reports whether the processes outside of a step have the candidate, too.
+func (r *rollout) monitors() bool {
+	return r.status.Stable == nil && plugin.Component(r.key.Kind) == plugin.Webhook
+}
+
 // judge finds whether the step goes on, ends, or has failed.
 func (r *rollout) judge(steps []step) {
 	s := &r.status
@@ -244,6 +249,8 @@ func (r *rollout) judge(steps []step) {
 		}
 		switch state := p.State; {
 		case state == nil || state.Trial != s.Trial:
+		case state.Failing != "" && !in && !r.monitors():
+			// It has no part in the step, whatever it reports.
 		case state.Failing != "":
 			if failing++; example == nil {
 				example = p
@@ -253,7 +260,7 @@ func (r *rollout) judge(steps []step) {
 		}
 	}
 	where := r.where()
-	if failing != 0 {
+	if failing != 0 && failing >= min(max(r.rollout.Analysis.Processes, 1), all) {
 		r.back("Failing", fmt.Sprintf("%s: it fails on %d of %d processes, as on %s: %s", where, failing, all, example.Name, example.State.Failing))
 		return
 	}

@@ -150,7 +150,11 @@ func (m *model) check(t *testing.T, before *v1alpha1.RolloutStatus, res *result,
 	failing := false
 	for i := range in.processes {
 		state := in.processes[i].State
-		failing = failing || before != nil && before.Step != 0 && state != nil && state.Failing != "" && state.Trial == before.Trial
+		if before == nil || before.Step == 0 || state == nil || state.Failing == "" || state.Trial != before.Trial {
+			continue
+		}
+		of := &rollout{input: in, result: result{status: *before}}
+		failing = failing || of.takes(&in.processes[i]) || of.monitors()
 	}
 	if failing && before.Candidate.Revision == m.wanted && m.rollout != nil && (s.Step != 0 || s.Failed != m.wanted) {
 		fail("it goes on, though it fails")
@@ -372,6 +376,46 @@ func TestAnotherTrialOfAGeneration(t *testing.T) {
 	want := []string{"Progressing of 2, trial 5", "RolledBack of 2, trial 5", "Progressing of 3, trial 6", "Progressing of 3, trial 6", "Progressing of 4, trial 7"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestWhatAProcessCanVeto holds that only processes of the step stop a rollout, and as many as the
+// analysis says.
+func TestWhatAProcessCanVeto(t *testing.T) {
+	step := clusterplugins.RolloutStep{NodeSelector: "pool=a"}
+	for name, tt := range map[string]struct {
+		kind      string
+		processes int
+		failing   []int // Those with an even number are in the step.
+		first     bool
+		want      string
+	}{
+		"one of the step":                      {kind: plugin.NodeHook, failing: []int{0}, want: "RolledBack"},
+		"all that are in no step":              {kind: plugin.NodeHook, failing: []int{1, 3, 5, 7}, want: "Progressing"},
+		"fewer than those that decide":         {kind: plugin.NodeHook, processes: 3, failing: []int{0, 2, 1, 3}, want: "Progressing"},
+		"as many as decide":                    {kind: plugin.NodeHook, processes: 3, failing: []int{0, 2, 6}, want: "RolledBack"},
+		"all of a step with fewer than decide": {kind: plugin.NodeHook, processes: 9, failing: []int{0, 2, 4, 6}, want: "RolledBack"},
+		"the first revision of a policy":       {kind: plugin.ClusterAdmissionPolicy, first: true, failing: []int{1}, want: "RolledBack"},
+		"a further revision of a policy":       {kind: plugin.ClusterAdmissionPolicy, failing: []int{1}, want: "Progressing"},
+	} {
+		in := &input{
+			key: plugin.Key{Kind: tt.kind, Name: "p"}, generation: 5, now: time.Unix(1e9, 0), wanted: v1alpha1.RevisionRef{Revision: 2, Generation: 5},
+			rollout: &clusterplugins.Rollout{Steps: []clusterplugins.RolloutStep{step}, Analysis: clusterplugins.RolloutAnalysis{Processes: tt.processes}},
+		}
+		for i := range 8 {
+			in.processes = append(in.processes, status.Process{Name: fmt.Sprint(i), Labels: labels.Set{"pool": string("ab"[i%2])}})
+		}
+		before := &v1alpha1.RolloutStatus{Generation: 4, Wanted: 1, Stable: &v1alpha1.RevisionRef{Revision: 1, Generation: 4}}
+		if tt.first {
+			before = nil
+		}
+		begun := next(before, in)
+		for _, i := range tt.failing {
+			in.processes[i].State = &reports.State{State: "Serving", Revision: 2, Trial: begun.status.Trial, Failing: "it fails"}
+		}
+		if got := next(&begun.status, in); got.reason != tt.want {
+			t.Errorf("%s: %s, want %s: %s", name, got.reason, tt.want, got.message)
+		}
 	}
 }
 

@@ -194,10 +194,11 @@ func check(of *clusterplugins.Rollout, key plugin.Key) error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
+	fail(key.Kind == plugin.SchedulerPlugin, "one scheduler at a time schedules, so that a change has no steps: try it as a shadow, or under another name of a scheduler")
 	fail(len(of.Steps) > maxSteps, "there are %d steps, more than %d", len(of.Steps), maxSteps)
 	fail(of.ProgressDeadline < 0, "progressDeadline is negative")
 	fail(of.Unavailable != nil && (*of.Unavailable < 0 || *of.Unavailable > 100), "unavailable is no percentage")
-	fail(of.Analysis.Failures < 0 || of.Analysis.Differences < 0 || of.Analysis.Latency < 0, "analysis has a negative bound")
+	fail(of.Analysis.Failures < 0 || of.Analysis.Differences < 0 || of.Analysis.Latency < 0 || of.Analysis.Processes < 0, "analysis has a negative bound")
 	fail(of.Analysis.Latency%time.Microsecond != 0, "analysis.latency has a fraction of a microsecond")
 	for i := range of.Steps {
 		one := &of.Steps[i]

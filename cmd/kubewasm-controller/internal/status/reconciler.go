@@ -66,7 +66,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	if err != nil {
 		return err
 	}
-	for _, kind := range append(plugin.Kinds(), plugin.SchedulerPlugin) {
+	for _, kind := range plugin.Kinds() {
 		if err := c.Watch(Plugins(mgr, kind, r.soon, func(_, _ plugin.Plugin) bool { return true })); err != nil {
 			return err
 		}

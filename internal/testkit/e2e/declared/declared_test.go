@@ -497,7 +497,7 @@ func TestDeclared(t *testing.T) {
 	ready("shop", "own", "2/2")
 	w.want("other", "own", "")
 
-	// With a ModuleTrust for others the namespace gets no further policy. What serves stays.
+	// With a ModuleTrust for others the namespace gets no policy, and has none: failurePolicy decides.
 	trust := func(spec string) {
 		t.Helper()
 		text := `{"apiVersion":"kubewasm.dev/v1alpha1","kind":"ModuleTrust","metadata":{"name":"trust"},"spec":` + spec + `}`
@@ -517,8 +517,13 @@ func TestDeclared(t *testing.T) {
 	says("shop", "late", v1alpha1.ConditionReady, `no ModuleTrust selects the namespace "shop"`)
 	says("other", "fetched", v1alpha1.ConditionReady, `no ModuleTrust allows the namespace "other" modules of 127.0.0.1:1/evil`)
 	says("other", "fetched", v1alpha1.ConditionResolved, `no ModuleTrust allows the namespace "other" modules of 127.0.0.1:1/evil`)
-	w.want("shop", "own", "shop")
+	w.until("the policy that serves is withdrawn", func() bool {
+		_, err := w.create(t.Context(), "shop", "own")
+		return err != nil && strings.Contains(err.Error(), `no ModuleTrust selects the namespace "shop"`)
+	})
+	says("shop", "own", v1alpha1.ConditionReady, `no ModuleTrust selects the namespace "shop"`)
 	trust(`{"inline":true}`)
+	w.want("shop", "own", "shop")
 	w.want("shop", "late", "late")
 	ready("shop", "late", "2/2")
 	for namespace, name := range map[string]string{"shop": "late", "other": "fetched"} {

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/webhook/manage"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/oci"
+	"github.com/kubewasm/kubewasm/internal/clusterplugins"
+)
+
+// artifact is a source of a module.
+type artifact struct {
+	reference string
+	module    []byte
+}
+
+func (a artifact) String() string                        { return a.reference }
+func (a artifact) Fetch(context.Context) ([]byte, error) { return a.module, nil }
+
+// TestModuleTrustsThatChange holds that a policy whose module no ModuleTrust allows any more, or whose
+// signers do not count any more, serves no longer, and that nothing unsigned is loaded.
+func TestModuleTrustsThatChange(t *testing.T) {
+	t.Parallel()
+	// It denies everything.
+	module := []byte("\x00asm\x01\x00\x00\x00" +
+		"\x01\x0a\x02\x60\x02\x7f\x7f\x00\x60\x00\x01\x7e" +
+		"\x02\x1a\x01\x08kubewasm\x0dstatus_reason\x00\x00" +
+		"\x03\x03\x02\x01\x01" +
+		"\x05\x03\x01\x00\x01" +
+		"\x07\x27\x03\x06memory\x02\x00\x0fkubewasm_abi_v1\x00\x01\x08validate\x00\x02" +
+		"\x0a\x15\x02\x08\x00\x42\x80\x80\x80\x80\x10\x0b\x0a\x00\x41\x00\x41\x04\x10\x00\x42\x02\x0b" +
+		"\x0b\x0a\x01\x00\x41\x00\x0b\x04deny")
+	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rt.Close(context.WithoutCancel(t.Context())) })
+	rt.AddSources(host.Sources{OCI: func(reference string) host.Source { return artifact{reference, module} }})
+	labels := map[string]string{"kind": "shop"}
+	namespaces := func(context.Context, string) (map[string]string, error) { return labels, nil }
+	m, err := manage.New(t.Context(), manage.Config{Runtime: rt, Engine: new(admission.Engine), Namespaces: namespaces})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close(context.WithoutCancel(t.Context())) })
+	var away atomic.Bool
+	o := &objects{manager: m, logger: slog.New(slog.DiscardHandler), namespaces: namespaces}
+	o.signatures = newSignatures(t.Context(), nil, func() {
+		o.applying.Lock()
+		defer o.applying.Unlock()
+		o.put(o.newest)
+	})
+	digest := "sha256:" + strings.Repeat("1", 64)
+	// The artifact is signed by good alone.
+	o.signatures.verify = func(ref oci.Reference, rules []oci.Trust) (string, error) {
+		switch {
+		case away.Load():
+			return "", errors.New("no route to host")
+		case len(rules) == 1 && rules[0].AnyOf[0].Key == "good":
+			return digest, nil
+		}
+		return "", &oci.TrustError{Repository: ref.Name(), Digest: digest, Reason: errors.New("none of 1 signatures is by it")}
+	}
+	generation := int64(0)
+	apply := func(trust string) {
+		generation++
+		list := []clusterplugins.Object{{Kind: "AdmissionPolicy", Namespace: "shop", Name: "p", UID: "u", Generation: 1, Spec: []byte(
+			`{"module":{"oci":"ghcr.io/acme/zone:1"},"failurePolicy":"Fail","match":{"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]}]}}`)}}
+		if trust != "" {
+			list = append(list, clusterplugins.Object{Kind: "ModuleTrust", Name: "t", UID: "t", Generation: generation, Spec: []byte(trust)})
+		}
+		o.apply(list)
+	}
+	signed := func(key string) string {
+		return fmt.Sprintf(`{"namespaceSelector":"kind=shop","repositories":["ghcr.io/acme/*"],"signatures":{"anyOf":[{"key":%q}]}}`, key)
+	}
+	wants := func(step, state, part string) {
+		t.Helper()
+		for start := time.Now(); ; time.Sleep(time.Millisecond) {
+			got := "none"
+			if all := o.states(); len(all) == 1 {
+				got = strings.TrimSpace(all[0].State + " " + all[0].Reference + " " + all[0].Message)
+			}
+			if strings.HasPrefix(got, state) && strings.Contains(got, part) {
+				return
+			}
+			if time.Since(start) > time.Minute {
+				t.Fatalf("%s: the policy is %s, want %s with %q", step, got, state, part)
+			}
+		}
+	}
+	serves := "Serving ghcr.io/acme/zone:1@" + digest
+	for i, step := range []struct {
+		name, trust, state, part string
+		do                       func()
+	}{
+		{name: "the first version is not signed", trust: signed("bad"), state: "Unavailable", part: "none of 1 signatures is by it"},
+		{name: "a signed one", trust: signed("good"), state: serves},
+		{name: "other signers while the registry is away", trust: signed("other"), state: "Stale ghcr.io/acme/zone:1@" + digest, part: "no route to host", do: func() { away.Store(true) }},
+		{name: "the signers of before", trust: signed("good"), state: serves, do: func() { away.Store(false) }},
+		{name: "another signer", trust: signed("bad"), state: "Unavailable", part: "none of 1 signatures is by it"},
+		{name: "the signer again", trust: signed("good"), state: serves},
+		{name: "another repository", trust: `{"repositories":["ghcr.io/other/*"]}`, state: "Unavailable", part: "no ModuleTrust allows the namespace"},
+		{name: "without signatures", trust: `{"repositories":["ghcr.io/acme/*"]}`, state: "Serving ghcr.io/acme/zone:1"},
+		{name: "a namespace that is not selected", trust: `{"namespaceSelector":"kind=none","repositories":["ghcr.io/acme/*"]}`, state: "Unavailable", part: "no ModuleTrust selects the namespace"},
+		{name: "no ModuleTrust", state: "Serving ghcr.io/acme/zone:1"},
+	} {
+		if step.do != nil {
+			step.do()
+		}
+		apply(step.trust)
+		wants(fmt.Sprint(i, " ", step.name), step.state, step.part)
+	}
+}
