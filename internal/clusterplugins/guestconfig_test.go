@@ -30,7 +30,6 @@ type texts struct {
 	refuses atomic.Bool
 	applied chan []clusterplugins.Object
 	secrets clusterplugins.Secrets
-	process clusterplugins.Process
 }
 
 // newTexts follows the plugins of an API server until the test ends.

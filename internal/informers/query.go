@@ -133,7 +133,7 @@ func prometheus(ctx context.Context, get Getter, q host.ObjectQuery) (list []sam
 		return nil, fmt.Errorf("read the answer of Prometheus: %w", err)
 	}
 	if answer.Status != "success" || answer.Data.ResultType != "vector" {
-		return nil, fmt.Errorf("Prometheus answers %.20q with a %.20q, want a vector: %.200s", answer.Status, answer.Data.ResultType, answer.Error)
+		return nil, fmt.Errorf("the answer of Prometheus is %.20q with a %.20q, want a vector: %.200s", answer.Status, answer.Data.ResultType, answer.Error)
 	}
 	for _, r := range answer.Data.Result {
 		seconds, ok := r.Value[0].(float64)
