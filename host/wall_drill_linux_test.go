@@ -567,20 +567,7 @@ func TestMalformedMessages(t *testing.T) {
 	ops := []wall.Op{opHost, opHost, opHost, opYield, opMemory, opFail, opDone}
 	done, broken := 0, 0
 	for done < 100_000 {
-		inst := &Instance{plugin: p, version: &v, output: output{limit: 1 << 10}}
-		inst.ctx = callContext{parent: t.Context(), inst: inst}
-		if err := v.newRemoteMemory(inst, pageSize, 4*pageSize); err != nil {
-			t.Fatal(err)
-		}
-		r := inst.remote
-		r.process = &remoteProcess{Process: wall.NewProcess(-1)}
-		inst.module, inst.memory, r.view.bytes = r, &r.view, inst.linear.Reallocate(pageSize)
-		inst.meter.bind(r)
-		inst.meter.slice = fuelSlice
-
-		lane := r.lane.Other()
-		r.lane.Spin = 0
-		r.check = func() error { // The parent is about to sleep, and the child has the turn.
+		inst := played(t, &v, func(lane *wall.Lane) error {
 			done++
 			for range random.IntN(8) {
 				binary.LittleEndian.PutUint32(lane.Room()[random.IntN(1<<12)*4:], random.Uint32()>>random.IntN(32))
@@ -595,12 +582,10 @@ func TestMalformedMessages(t *testing.T) {
 			}
 			lane.Send(m, words[:], random.IntN(1<<17))
 			return nil
-		}
+		})
+		r := inst.remote
 		for range 50 {
 			fn := inst.module.ExportedFunction("filter")
-			if fn == nil {
-				fn = &remoteFunction{in: r}
-			}
 			_, _ = inst.run(t.Context(), &fn, "filter", recording.ByFunction, 3, nil)
 			if r.err != nil {
 				broken++
@@ -613,6 +598,56 @@ func TestMalformedMessages(t *testing.T) {
 	}
 	if broken == 0 {
 		t.Error("no message broke a rule")
+	}
+}
+
+// played returns an instance whose child the test plays: answer is called while that has the turn.
+func played(t *testing.T, v *version, answer func(lane *wall.Lane) error) *Instance {
+	t.Helper()
+	inst := &Instance{plugin: v.plugin, version: v, output: output{limit: 1 << 10}}
+	inst.ctx = callContext{parent: t.Context(), inst: inst}
+	if err := v.newRemoteMemory(inst, pageSize, 4*pageSize); err != nil {
+		t.Fatal(err)
+	}
+	r := inst.remote
+	r.process = &remoteProcess{Process: wall.NewProcess(-1)}
+	inst.module, inst.memory, r.view.bytes = r, &r.view, inst.linear.Reallocate(pageSize)
+	inst.meter.bind(r)
+	inst.meter.slice = fuelSlice
+	lane := r.lane.Other()
+	r.lane.Spin = 0
+	r.check = func() error { return answer(&lane) } // The parent is about to sleep.
+	return inst
+}
+
+// TestProcessesEndBeforeTheirFunctionsAreFound ends a process, or has it deny a function, while an instance
+// is started.
+func TestProcessesEndBeforeTheirFunctionsAreFound(t *testing.T) {
+	p := drill(t, newWalledRuntime(t, IsolationNone), "guest")
+	for _, test := range []struct {
+		name, want string
+		answer     func(lane *wall.Lane) error
+	}{
+		{"the process ends", "find the function \"filter\": it ends", func(*wall.Lane) error { return errors.New("it ends") }},
+		{"the process denies it", "find the function \"filter\": none", func(lane *wall.Lane) error {
+			lane.Send(wall.Message{Op: opFail}, nil, copy(lane.Room(), "none"))
+			return nil
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inst := played(t, p.current.Load(), test.answer)
+			defer inst.remote.free()
+			defer inst.linear.Free()
+			if err := inst.version.start(t.Context(), inst); err == nil {
+				t.Error("the start has no error")
+			}
+			inst.broken, inst.version = false, p.current.Load()
+			inst.version.resolve(inst)
+			var trap *TrapError
+			if _, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0); !errors.As(err, &trap) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("the call returns %v, want a trap with %q", err, test.want)
+			}
+		})
 	}
 }
 

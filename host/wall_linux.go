@@ -801,18 +801,18 @@ func (r *remoteInstance) Close(context.Context) error {
 // ExportedMemory implements api.Module.
 func (r *remoteInstance) ExportedMemory(string) api.Memory { return &r.view }
 
-// ExportedFunction implements api.Module.
+// ExportedFunction implements api.Module, for a function of the module. It never returns nil: calls of a
+// function that the child does not find, or was not asked for in time, return the error.
 func (r *remoteInstance) ExportedFunction(name string) api.Function {
-	f, ok := r.functions[name]
-	if !ok {
-		if _, err := r.exchange(opBind, 0, nil, name, nil); err == nil {
-			f = &remoteFunction{in: r, index: r.bound}
+	f := r.functions[name]
+	if f == nil {
+		f = &remoteFunction{in: r, index: r.bound}
+		if _, err := r.exchange(opBind, 0, nil, name, nil); err != nil {
+			f.err = fmt.Errorf("find the function %q: %w", name, err)
+		} else {
 			r.bound++
 		}
 		r.functions[name] = f
-	}
-	if f == nil {
-		return nil
 	}
 	return f
 }
@@ -833,10 +833,14 @@ type remoteFunction struct {
 	api.Function // It is nil.
 	in           *remoteInstance
 	index        uint32
+	err          error // Of each call, nil if the child has found the function.
 }
 
 // CallWithStack implements api.Function. The host has passed the instance its context.
 func (f *remoteFunction) CallWithStack(_ context.Context, stack []uint64) error {
+	if f.err != nil {
+		return f.err
+	}
 	_, err := f.in.exchange(opCall, f.index, stack, "", stack)
 	return err
 }
