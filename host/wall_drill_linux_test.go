@@ -17,6 +17,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
@@ -649,6 +650,28 @@ func TestProcessesEndBeforeTheirFunctionsAreFound(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFilesStayOpenForAProcessThatStarts frees a module whose process is not ready yet: the numbers of files
+// that it will be sent must not become those of others.
+func TestFilesStayOpenForAProcessThatStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &remote{now: &remoteProcess{ready: make(chan struct{})}}
+		for _, file := range []*int{&r.file, &r.code} {
+			var err error
+			if *file, err = wall.NewFile(1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		go r.free()
+		synctest.Wait()
+		for _, file := range []int{r.file, r.code} {
+			if _, err := unix.FcntlInt(uintptr(file), unix.F_GETFD, 0); err != nil {
+				t.Errorf("a file of a process that starts: %v", err)
+			}
+		}
+		close(r.now.ready)
+	})
 }
 
 func BenchmarkIsolation(b *testing.B) {

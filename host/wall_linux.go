@@ -334,14 +334,14 @@ func (r *remote) free() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
-	unix.Close(r.file)
-	unix.Close(r.code)
 	if p := r.now; p != nil {
-		<-p.ready
+		<-p.ready // A process that starts is sent the files.
 		if p.Process != nil {
 			p.Close()
 		}
 	}
+	unix.Close(r.file)
+	unix.Close(r.code)
 }
 
 // remoteInstance is an instance in another process. It is the module, as far as the host uses it, and
