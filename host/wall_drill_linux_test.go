@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -672,6 +673,115 @@ func TestFilesStayOpenForAProcessThatStarts(t *testing.T) {
 		}
 		close(r.now.ready)
 	})
+}
+
+// TestQuestionsOutOfPlace plays a child that asks before each of its answers.
+func TestQuestionsOutOfPlace(t *testing.T) {
+	p := drill(t, newWalledRuntime(t, IsolationNone), "guest")
+	v := *p.current.Load()
+	runs := 0
+	v.imports = []*Import{{Module: "m", Name: "f", Func: func(*Instance, []uint64) { runs++ }}}
+	for op := opStart; op <= opReset; op++ {
+		for question, may := range map[wall.Op]bool{
+			opHost: op == opStart || op == opCall, opYield: op == opStart || op == opCall, opMemory: op == opStart || op == opCall || op == opGrow,
+		} {
+			asked := false
+			inst := played(t, &v, func(lane *wall.Lane) error {
+				reply := question
+				if asked {
+					reply = opDone
+				}
+				asked = true
+				lane.Send(wall.Message{Op: reply}, []uint64{2 * pageSize}, 0)
+				return nil
+			})
+			runs = 0
+			if _, err := inst.remote.exchange(op, 0, nil, "", nil); (err == nil) != may || runs != 0 && !may {
+				t.Errorf("message %d, and question %d: %v, and %d host functions have run", op, question, err, runs)
+			}
+			inst.linear.Free()
+			inst.remote.free()
+		}
+	}
+}
+
+// TestSizesOfMemories plays a child whose memory gets other sizes.
+func TestSizesOfMemories(t *testing.T) {
+	p := drill(t, newWalledRuntime(t, IsolationNone), "guest")
+	for _, test := range []struct {
+		size, answer uint64
+		breaks       bool
+	}{
+		{size: pageSize, answer: pageSize + 1},
+		{size: 2 * pageSize, answer: 2*pageSize + 1},
+		{size: 4 * pageSize, answer: 4*pageSize + 1},
+		{size: 5 * pageSize},
+		{size: 1 << 63},
+		{size: 0, breaks: true},
+		{size: pageSize + 1, breaks: true},
+		{size: pageSize - 1, breaks: true},
+		{size: math.MaxUint64, breaks: true},
+	} {
+		var answer [1]uint64
+		asked := false
+		inst := played(t, p.current.Load(), func(lane *wall.Lane) error {
+			if asked {
+				lane.Receive(answer[:])
+				lane.Send(wall.Message{Op: opDone}, nil, 0)
+				return nil
+			}
+			asked = true
+			lane.Send(wall.Message{Op: opMemory}, []uint64{test.size}, 0)
+			return nil
+		})
+		_, err := inst.remote.exchange(opCall, 0, nil, "", nil)
+		if (err != nil) != test.breaks || answer[0] != test.answer {
+			t.Errorf("%d bytes: the answer is %d, and the error %v, want %d", test.size, answer[0], err, test.answer)
+		}
+		if n, want := uint64(len(inst.remote.view.bytes)), max(pageSize, test.answer-min(1, test.answer)); n != want {
+			t.Errorf("%d bytes: the memory has %d, want %d", test.size, n, want)
+		}
+		inst.linear.Free()
+		inst.remote.free()
+	}
+}
+
+// TestReadsOfTooMuch counts the messages for a read that the limits refuse.
+func TestReadsOfTooMuch(t *testing.T) {
+	p := drill(t, newWalledRuntime(t, IsolationNone), "guest")
+	v := *p.current.Load()
+	v.limits.ResultBytes = pageSize / 2
+	inst := played(t, &v, func(lane *wall.Lane) error {
+		lane.Send(wall.Message{Op: opDone}, nil, 0)
+		return nil
+	})
+	defer inst.remote.free()
+	defer inst.linear.Free()
+	func() {
+		defer func() {
+			if err, _ := recover().(error); err == nil || !strings.Contains(err.Error(), "more than the limit") {
+				t.Errorf("the read ends with %v", err)
+			}
+		}()
+		_, _ = inst.Dialect().Peek(0, pageSize)
+	}()
+	if n := inst.remote.messages; n != 0 {
+		t.Errorf("%d messages for bytes that the guest does not get read", n)
+	}
+}
+
+// TestErrorsOfChildrenAreBounded has a child fail with as much text as a message has room for.
+func TestErrorsOfChildrenAreBounded(t *testing.T) {
+	much := strings.Repeat("\xff", wall.MaxText/2)
+	for _, cause := range []any{nil, errors.New("cause"), "cause"} {
+		if n := len(remoteError(much+stackTrace+much, cause).Error()); n > maxErrorBytes+maxStackBytes+100 {
+			t.Errorf("with the cause %v the error has %d bytes", cause, n)
+		}
+	}
+	const short = "out of bounds memory access\nwasm stack trace:\n\tm.f()"
+	if got := remoteError(short, nil).Error(); got != short {
+		t.Errorf("the error is %q, want %q", got, short)
+	}
 }
 
 func BenchmarkIsolation(b *testing.B) {

@@ -693,7 +693,7 @@ func (r *remoteInstance) exchange(op wall.Op, n uint32, words []uint64, text str
 		r.naps = 0
 	}
 	defer func() { r.depth-- }()
-	imports := r.inst.version.imports
+	imports, asked := r.inst.version.imports, op
 	var cause any // The panic of a host function that ends the call.
 	for r.send(op, n, words, text); ; r.send(op, 0, words, "") {
 		r.slept = false
@@ -713,6 +713,8 @@ func (r *remoteInstance) exchange(op wall.Op, n uint32, words []uint64, text str
 			return 0, r.broke("it goes on after an error")
 		case m.Op == opDone:
 			return m.N, nil
+		case !mayAsk(asked, m.Op):
+			return 0, r.broke(fmt.Sprintf("message %d during %d", m.Op, asked))
 		case m.Op == opHost && m.N < uint32(len(imports)):
 			im := imports[m.N]
 			words = frame[:max(len(im.Params), len(im.Results))]
@@ -728,6 +730,9 @@ func (r *remoteInstance) exchange(op wall.Op, n uint32, words []uint64, text str
 		case m.Op == opMemory:
 			r.lane.Receive(frame[:1])
 			words = frame[:1]
+			if words[0]%pageSize != 0 || words[0] < uint64(len(r.view.bytes)) {
+				return 0, r.broke(fmt.Sprintf("a memory of %d bytes becomes one of %d", len(r.view.bytes), words[0]))
+			}
 			words[0] = r.view.resize(words[0])
 		default:
 			return 0, r.broke(fmt.Sprintf("message %d", m.Op))
@@ -736,6 +741,12 @@ func (r *remoteInstance) exchange(op wall.Op, n uint32, words []uint64, text str
 			op = opPanic
 		}
 	}
+}
+
+// mayAsk reports whether the child may ask before its answer to a message. Host functions read and write
+// its memory: if it had them run for that as well, they would call each other without end.
+func mayAsk(message, question wall.Op) bool {
+	return message == opStart || message == opCall || message == opGrow && question == opMemory
 }
 
 // host runs a host function, and returns the value that it panicked with.
@@ -768,13 +779,17 @@ func (e *wallError) Unwrap() error { return e.cause }
 // remoteError returns the error that wazero would return. text is that of the child, and cause the
 // panic of the host function that ended the call, nil if none did.
 func remoteError(text string, cause any) error {
+	text, stack, traced := strings.Cut(text, stackTrace)
+	text, stack = cut.Text(text, maxErrorBytes), cut.Text(stack, maxStackBytes)
+	if cause == nil && traced {
+		text += stackTrace + stack
+	}
 	if cause == nil {
 		return &wallError{text: text}
 	}
 	if exit, ok := cause.(*sys.ExitError); ok {
 		return exit
 	}
-	_, stack, _ := strings.Cut(text, stackTrace)
 	err, ok := cause.(error)
 	if !ok {
 		return &wallError{text: fmt.Sprint(cause) + recovered + stackTrace + stack}
