@@ -784,6 +784,35 @@ func TestErrorsOfChildrenAreBounded(t *testing.T) {
 	}
 }
 
+// TestEndedProcessesAreNotWantOfMemory has a snapshot that a child refuses, or that it does not answer about.
+func TestEndedProcessesAreNotWantOfMemory(t *testing.T) {
+	p := drill(t, newWalledRuntime(t, IsolationNone), "guest")
+	for _, ends := range []bool{false, true} {
+		inst := played(t, p.current.Load(), func(lane *wall.Lane) error {
+			if ends {
+				return errors.New("it ends")
+			}
+			lane.Send(wall.Message{Op: opFail}, nil, copy(lane.Room(), "no room"))
+			return nil
+		})
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inst.remote.process = &remoteProcess{Process: wall.NewProcess(pair[0])}
+		if err = inst.adopt(inst.version.snapshot); err == nil {
+			t.Fatal("the snapshot is adopted")
+		}
+		if err = inst.noMemory(err); errors.Is(err, ErrMemory) == ends {
+			t.Errorf("the process ends: %t, and the error is %v", ends, err)
+		}
+		unix.Close(pair[1])
+		inst.remote.process.Close()
+		inst.linear.Free()
+		inst.remote.free()
+	}
+}
+
 func BenchmarkIsolation(b *testing.B) {
 	for _, level := range []Isolation{IsolationNone, IsolationProcess} {
 		b.Run(string(level), func(b *testing.B) {

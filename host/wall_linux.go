@@ -478,7 +478,15 @@ func (r *remoteInstance) free() {
 }
 
 // alive reports whether the process of an instance serves.
-func (r *remoteInstance) alive() bool { return r.err == nil && r.process.Err() == nil }
+func (r *remoteInstance) alive() bool { return r.failure() == nil }
+
+// failure returns the reason why the process serves no more, nil if it serves.
+func (r *remoteInstance) failure() error {
+	if r.err != nil {
+		return r.err
+	}
+	return r.process.Err()
+}
 
 // A message that calls a host function has a copy of the memory in each range that two parameters
 // may be the address and the length of, up to maxSeen bytes of each.
