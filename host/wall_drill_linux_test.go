@@ -188,6 +188,30 @@ var attempts = []attempt{
 		}
 		return uint64(unix.EBADF)
 	}},
+	{name: "change a file that is mapped", try: func(*walled, uint64) uint64 {
+		// Its machine code, and the images of its guests.
+		for fd := uintptr(4); fd < 64; fd++ {
+			if _, _, errno := syscall.RawSyscall6(unix.SYS_MMAP, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED, fd, 0); errno == 0 {
+				return 0
+			}
+			if n, _, _ := syscall.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&scratch[0])), 1); n == 1 {
+				return 0
+			}
+		}
+		return uint64(unix.EBADF)
+	}},
+	{name: "find the machine's address of a page", try: func(*walled, uint64) uint64 {
+		page := make([]byte, 4096)
+		page[0] = 1
+		at := uintptr(unsafe.Pointer(&page[0])) / uintptr(os.Getpagesize()) * 8
+		for fd := uintptr(4); fd < 64; fd++ {
+			var entry uint64
+			if n, _, _ := syscall.RawSyscall6(unix.SYS_PREAD64, fd, uintptr(unsafe.Pointer(&entry)), 8, at, 0, 0); n == 8 && entry<<9 != 0 {
+				return 0
+			}
+		}
+		return uint64(unix.EPERM)
+	}},
 	{name: "use up the memory", try: func(*walled, uint64) uint64 {
 		_, err := unix.Mmap(-1, 0, 3<<30, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 		if errno, ok := err.(unix.Errno); ok {
@@ -812,6 +836,58 @@ func TestEndedProcessesAreNotWantOfMemory(t *testing.T) {
 		inst.remote.free()
 	}
 }
+
+// held returns the numbers of files and of mappings in memory that belong to children.
+func held(t *testing.T) (files, mappings int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		target, _ := os.Readlink("/proc/self/fd/" + e.Name())
+		for _, kind := range []string{"memfd:kubewasm", "socket:", "pidfd"} {
+			if strings.Contains(target, kind) {
+				files++
+			}
+		}
+	}
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files, bytes.Count(maps, []byte("memfd:kubewasm"))
+}
+
+// TestRestartsLeakNothing ends the process of a guest again and again.
+func TestRestartsLeakNothing(t *testing.T) {
+	p := drill(t, newWalledRuntime(t, IsolationProcess), "guest")
+	r := p.current.Load().compiled.remote
+	restart := func() {
+		r.mu.Lock()
+		r.ends = nil
+		now := r.now
+		r.mu.Unlock()
+		if err := unix.Kill(now.Pid(), unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		<-now.Done()
+		if errno, err := try(t, p, 1, 0); errno == 0 || err != nil {
+			t.Fatalf("the guest answers %d, %v", errno, err)
+		}
+	}
+	restart()
+	files, mappings := held(t)
+	for range restarts {
+		restart()
+	}
+	if f, m := held(t); f > files || m > mappings {
+		t.Errorf("%d files and %d mappings of children, %d and %d before %d restarts", f, m, files, mappings, restarts)
+	}
+}
+
+// restarts is the number of restarts that are tried.
+const restarts = 20
 
 func BenchmarkIsolation(b *testing.B) {
 	for _, level := range []Isolation{IsolationNone, IsolationProcess} {
