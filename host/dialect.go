@@ -271,7 +271,7 @@ func (i DialectInstance) Look(ptr, length uint32) ([]byte, error) {
 
 // Peek is [Instance.Read], except that bytes outside of the guest's memory are an error.
 func (i DialectInstance) Peek(ptr, length uint32) ([]byte, error) {
-	if _, err := i.Look(ptr, length); err != nil {
+	if _, err := abi.Read(i.space(), ptr, length); err != nil {
 		return nil, err
 	}
 	return i.Read(ptr, length), nil

@@ -137,7 +137,7 @@ func (v *version) takeSnapshot(inst *Instance) error {
 	}
 	v.resetGrown = v.plugin.adapter.ResetGrown && v.dialect == nil
 	if err := inst.adopt(v.snapshot); err != nil {
-		return fmt.Errorf("plugin %q: map snapshot: %w: %w", v.plugin.cfg.Name, ErrMemory, err)
+		return fmt.Errorf("plugin %q: map snapshot: %w", v.plugin.cfg.Name, inst.noMemory(err))
 	}
 	if inst.remote != nil {
 		inst.remote.restored = true
@@ -151,6 +151,16 @@ func (i *Instance) adopt(s *snapshot) error {
 		return i.remote.adopt(s)
 	}
 	return i.linear.Adopt(s.image)
+}
+
+// noMemory returns the error of an instance for which there is no memory, unless its process has ended.
+func (i *Instance) noMemory(err error) error {
+	if i.remote != nil {
+		if failure := i.remote.failure(); failure != nil {
+			return failure
+		}
+	}
+	return fmt.Errorf("%w: %w", ErrMemory, err)
 }
 
 // snapshots is the number of snapshots that were taken.
@@ -180,7 +190,7 @@ func (v *version) newSnapshot(inst *Instance) (*snapshot, error) {
 	}
 	if inst.remote != nil && !inst.remote.alive() {
 		image.Close()
-		return nil, fmt.Errorf("plugin %q: take snapshot: the process of the guest has ended", v.plugin.cfg.Name)
+		return nil, fmt.Errorf("plugin %q: take snapshot: %w", v.plugin.cfg.Name, inst.remote.failure())
 	}
 	return s, nil
 }

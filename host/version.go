@@ -330,12 +330,12 @@ func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 		if v.compiled.info.Starts {
 			if err := inst.adopt(v.snapshot); err != nil {
 				v.discard(inst)
-				return nil, fmt.Errorf("plugin %q: instantiate: map snapshot: %w: %w", v.plugin.cfg.Name, ErrMemory, err)
+				return nil, fmt.Errorf("plugin %q: instantiate: map snapshot: %w", v.plugin.cfg.Name, inst.noMemory(err))
 			}
 		}
 		if !v.restore(inst) {
 			v.discard(inst)
-			return nil, fmt.Errorf("plugin %q: instantiate: %w: the snapshot is too large", v.plugin.cfg.Name, ErrMemory)
+			return nil, fmt.Errorf("plugin %q: instantiate: %w", v.plugin.cfg.Name, inst.noMemory(errors.New("the snapshot is too large")))
 		}
 		v.resolve(inst)
 		return inst, nil

@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
@@ -185,6 +187,30 @@ var attempts = []attempt{
 			}
 		}
 		return uint64(unix.EBADF)
+	}},
+	{name: "change a file that is mapped", try: func(*walled, uint64) uint64 {
+		// Its machine code, and the images of its guests.
+		for fd := uintptr(4); fd < 64; fd++ {
+			if _, _, errno := syscall.RawSyscall6(unix.SYS_MMAP, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED, fd, 0); errno == 0 {
+				return 0
+			}
+			if n, _, _ := syscall.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&scratch[0])), 1); n == 1 {
+				return 0
+			}
+		}
+		return uint64(unix.EBADF)
+	}},
+	{name: "find the machine's address of a page", try: func(*walled, uint64) uint64 {
+		page := make([]byte, 4096)
+		page[0] = 1
+		at := uintptr(unsafe.Pointer(&page[0])) / uintptr(os.Getpagesize()) * 8
+		for fd := uintptr(4); fd < 64; fd++ {
+			var entry uint64
+			if n, _, _ := syscall.RawSyscall6(unix.SYS_PREAD64, fd, uintptr(unsafe.Pointer(&entry)), 8, at, 0, 0); n == 8 && entry<<9 != 0 {
+				return 0
+			}
+		}
+		return uint64(unix.EPERM)
 	}},
 	{name: "use up the memory", try: func(*walled, uint64) uint64 {
 		_, err := unix.Mmap(-1, 0, 3<<30, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
@@ -567,20 +593,7 @@ func TestMalformedMessages(t *testing.T) {
 	ops := []wall.Op{opHost, opHost, opHost, opYield, opMemory, opFail, opDone}
 	done, broken := 0, 0
 	for done < 100_000 {
-		inst := &Instance{plugin: p, version: &v, output: output{limit: 1 << 10}}
-		inst.ctx = callContext{parent: t.Context(), inst: inst}
-		if err := v.newRemoteMemory(inst, pageSize, 4*pageSize); err != nil {
-			t.Fatal(err)
-		}
-		r := inst.remote
-		r.process = &remoteProcess{Process: wall.NewProcess(-1)}
-		inst.module, inst.memory, r.view.bytes = r, &r.view, inst.linear.Reallocate(pageSize)
-		inst.meter.bind(r)
-		inst.meter.slice = fuelSlice
-
-		lane := r.lane.Other()
-		r.lane.Spin = 0
-		r.check = func() error { // The parent is about to sleep, and the child has the turn.
+		inst := played(t, &v, func(lane *wall.Lane) error {
 			done++
 			for range random.IntN(8) {
 				binary.LittleEndian.PutUint32(lane.Room()[random.IntN(1<<12)*4:], random.Uint32()>>random.IntN(32))
@@ -595,12 +608,10 @@ func TestMalformedMessages(t *testing.T) {
 			}
 			lane.Send(m, words[:], random.IntN(1<<17))
 			return nil
-		}
+		})
+		r := inst.remote
 		for range 50 {
 			fn := inst.module.ExportedFunction("filter")
-			if fn == nil {
-				fn = &remoteFunction{in: r}
-			}
 			_, _ = inst.run(t.Context(), &fn, "filter", recording.ByFunction, 3, nil)
 			if r.err != nil {
 				broken++
@@ -615,6 +626,268 @@ func TestMalformedMessages(t *testing.T) {
 		t.Error("no message broke a rule")
 	}
 }
+
+// played returns an instance whose child the test plays: answer is called while that has the turn.
+func played(t *testing.T, v *version, answer func(lane *wall.Lane) error) *Instance {
+	t.Helper()
+	inst := &Instance{plugin: v.plugin, version: v, output: output{limit: 1 << 10}}
+	inst.ctx = callContext{parent: t.Context(), inst: inst}
+	if err := v.newRemoteMemory(inst, pageSize, 4*pageSize); err != nil {
+		t.Fatal(err)
+	}
+	r := inst.remote
+	r.process = &remoteProcess{Process: wall.NewProcess(-1)}
+	inst.module, inst.memory, r.view.bytes = r, &r.view, inst.linear.Reallocate(pageSize)
+	inst.meter.bind(r)
+	inst.meter.slice = fuelSlice
+	lane := r.lane.Other()
+	r.lane.Spin = 0
+	r.check = func() error { return answer(&lane) } // The parent is about to sleep.
+	return inst
+}
+
+// TestProcessesEndBeforeTheirFunctionsAreFound ends a process, or has it deny a function, while an instance
+// is started.
+func TestProcessesEndBeforeTheirFunctionsAreFound(t *testing.T) {
+	p := drill(t, newWalledRuntime(t, IsolationNone), "guest")
+	for _, test := range []struct {
+		name, want string
+		answer     func(lane *wall.Lane) error
+	}{
+		{"the process ends", "find the function \"filter\": it ends", func(*wall.Lane) error { return errors.New("it ends") }},
+		{"the process denies it", "find the function \"filter\": none", func(lane *wall.Lane) error {
+			lane.Send(wall.Message{Op: opFail}, nil, copy(lane.Room(), "none"))
+			return nil
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inst := played(t, p.current.Load(), test.answer)
+			defer inst.remote.free()
+			defer inst.linear.Free()
+			if err := inst.version.start(t.Context(), inst); err == nil {
+				t.Error("the start has no error")
+			}
+			inst.broken, inst.version = false, p.current.Load()
+			inst.version.resolve(inst)
+			var trap *TrapError
+			if _, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0); !errors.As(err, &trap) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("the call returns %v, want a trap with %q", err, test.want)
+			}
+		})
+	}
+}
+
+// TestFilesStayOpenForAProcessThatStarts frees a module whose process is not ready yet: the numbers of files
+// that it will be sent must not become those of others.
+func TestFilesStayOpenForAProcessThatStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &remote{now: &remoteProcess{ready: make(chan struct{})}}
+		for _, file := range []*int{&r.file, &r.code} {
+			var err error
+			if *file, err = wall.NewFile(1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		go r.free()
+		synctest.Wait()
+		for _, file := range []int{r.file, r.code} {
+			if _, err := unix.FcntlInt(uintptr(file), unix.F_GETFD, 0); err != nil {
+				t.Errorf("a file of a process that starts: %v", err)
+			}
+		}
+		close(r.now.ready)
+	})
+}
+
+// TestQuestionsOutOfPlace plays a child that asks before each of its answers.
+func TestQuestionsOutOfPlace(t *testing.T) {
+	p := drill(t, newWalledRuntime(t, IsolationNone), "guest")
+	v := *p.current.Load()
+	runs := 0
+	v.imports = []*Import{{Module: "m", Name: "f", Func: func(*Instance, []uint64) { runs++ }}}
+	for op := opStart; op <= opReset; op++ {
+		for question, may := range map[wall.Op]bool{
+			opHost: op == opStart || op == opCall, opYield: op == opStart || op == opCall, opMemory: op == opStart || op == opCall || op == opGrow,
+		} {
+			asked := false
+			inst := played(t, &v, func(lane *wall.Lane) error {
+				reply := question
+				if asked {
+					reply = opDone
+				}
+				asked = true
+				lane.Send(wall.Message{Op: reply}, []uint64{2 * pageSize}, 0)
+				return nil
+			})
+			runs = 0
+			if _, err := inst.remote.exchange(op, 0, nil, "", nil); (err == nil) != may || runs != 0 && !may {
+				t.Errorf("message %d, and question %d: %v, and %d host functions have run", op, question, err, runs)
+			}
+			inst.linear.Free()
+			inst.remote.free()
+		}
+	}
+}
+
+// TestSizesOfMemories plays a child whose memory gets other sizes.
+func TestSizesOfMemories(t *testing.T) {
+	p := drill(t, newWalledRuntime(t, IsolationNone), "guest")
+	for _, test := range []struct {
+		size, answer uint64
+		breaks       bool
+	}{
+		{size: pageSize, answer: pageSize + 1},
+		{size: 2 * pageSize, answer: 2*pageSize + 1},
+		{size: 4 * pageSize, answer: 4*pageSize + 1},
+		{size: 5 * pageSize},
+		{size: 1 << 63},
+		{size: 0, breaks: true},
+		{size: pageSize + 1, breaks: true},
+		{size: pageSize - 1, breaks: true},
+		{size: math.MaxUint64, breaks: true},
+	} {
+		var answer [1]uint64
+		asked := false
+		inst := played(t, p.current.Load(), func(lane *wall.Lane) error {
+			if asked {
+				lane.Receive(answer[:])
+				lane.Send(wall.Message{Op: opDone}, nil, 0)
+				return nil
+			}
+			asked = true
+			lane.Send(wall.Message{Op: opMemory}, []uint64{test.size}, 0)
+			return nil
+		})
+		_, err := inst.remote.exchange(opCall, 0, nil, "", nil)
+		if (err != nil) != test.breaks || answer[0] != test.answer {
+			t.Errorf("%d bytes: the answer is %d, and the error %v, want %d", test.size, answer[0], err, test.answer)
+		}
+		if n, want := uint64(len(inst.remote.view.bytes)), max(pageSize, test.answer-min(1, test.answer)); n != want {
+			t.Errorf("%d bytes: the memory has %d, want %d", test.size, n, want)
+		}
+		inst.linear.Free()
+		inst.remote.free()
+	}
+}
+
+// TestReadsOfTooMuch counts the messages for a read that the limits refuse.
+func TestReadsOfTooMuch(t *testing.T) {
+	p := drill(t, newWalledRuntime(t, IsolationNone), "guest")
+	v := *p.current.Load()
+	v.limits.ResultBytes = pageSize / 2
+	inst := played(t, &v, func(lane *wall.Lane) error {
+		lane.Send(wall.Message{Op: opDone}, nil, 0)
+		return nil
+	})
+	defer inst.remote.free()
+	defer inst.linear.Free()
+	func() {
+		defer func() {
+			if err, _ := recover().(error); err == nil || !strings.Contains(err.Error(), "more than the limit") {
+				t.Errorf("the read ends with %v", err)
+			}
+		}()
+		_, _ = inst.Dialect().Peek(0, pageSize)
+	}()
+	if n := inst.remote.messages; n != 0 {
+		t.Errorf("%d messages for bytes that the guest does not get read", n)
+	}
+}
+
+// TestErrorsOfChildrenAreBounded has a child fail with as much text as a message has room for.
+func TestErrorsOfChildrenAreBounded(t *testing.T) {
+	much := strings.Repeat("\xff", wall.MaxText/2)
+	for _, cause := range []any{nil, errors.New("cause"), "cause"} {
+		if n := len(remoteError(much+stackTrace+much, cause).Error()); n > maxErrorBytes+maxStackBytes+100 {
+			t.Errorf("with the cause %v the error has %d bytes", cause, n)
+		}
+	}
+	const short = "out of bounds memory access\nwasm stack trace:\n\tm.f()"
+	if got := remoteError(short, nil).Error(); got != short {
+		t.Errorf("the error is %q, want %q", got, short)
+	}
+}
+
+// TestEndedProcessesAreNotWantOfMemory has a snapshot that a child refuses, or that it does not answer about.
+func TestEndedProcessesAreNotWantOfMemory(t *testing.T) {
+	p := drill(t, newWalledRuntime(t, IsolationNone), "guest")
+	for _, ends := range []bool{false, true} {
+		inst := played(t, p.current.Load(), func(lane *wall.Lane) error {
+			if ends {
+				return errors.New("it ends")
+			}
+			lane.Send(wall.Message{Op: opFail}, nil, copy(lane.Room(), "no room"))
+			return nil
+		})
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inst.remote.process = &remoteProcess{Process: wall.NewProcess(pair[0])}
+		if err = inst.adopt(inst.version.snapshot); err == nil {
+			t.Fatal("the snapshot is adopted")
+		}
+		if err = inst.noMemory(err); errors.Is(err, ErrMemory) == ends {
+			t.Errorf("the process ends: %t, and the error is %v", ends, err)
+		}
+		unix.Close(pair[1])
+		inst.remote.process.Close()
+		inst.linear.Free()
+		inst.remote.free()
+	}
+}
+
+// held returns the numbers of files and of mappings in memory that belong to children.
+func held(t *testing.T) (files, mappings int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		target, _ := os.Readlink("/proc/self/fd/" + e.Name())
+		for _, kind := range []string{"memfd:kubewasm", "socket:", "pidfd"} {
+			if strings.Contains(target, kind) {
+				files++
+			}
+		}
+	}
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files, bytes.Count(maps, []byte("memfd:kubewasm"))
+}
+
+// TestRestartsLeakNothing ends the process of a guest again and again.
+func TestRestartsLeakNothing(t *testing.T) {
+	p := drill(t, newWalledRuntime(t, IsolationProcess), "guest")
+	r := p.current.Load().compiled.remote
+	restart := func() {
+		r.mu.Lock()
+		r.ends = nil
+		now := r.now
+		r.mu.Unlock()
+		if err := unix.Kill(now.Pid(), unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		<-now.Done()
+		if errno, err := try(t, p, 1, 0); errno == 0 || err != nil {
+			t.Fatalf("the guest answers %d, %v", errno, err)
+		}
+	}
+	restart()
+	files, mappings := held(t)
+	for range restarts {
+		restart()
+	}
+	if f, m := held(t); f > files || m > mappings {
+		t.Errorf("%d files and %d mappings of children, %d and %d before %d restarts", f, m, files, mappings, restarts)
+	}
+}
+
+// restarts is the number of restarts that are tried.
+const restarts = 20
 
 func BenchmarkIsolation(b *testing.B) {
 	for _, level := range []Isolation{IsolationNone, IsolationProcess} {

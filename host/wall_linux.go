@@ -334,14 +334,14 @@ func (r *remote) free() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
-	unix.Close(r.file)
-	unix.Close(r.code)
 	if p := r.now; p != nil {
-		<-p.ready
+		<-p.ready // A process that starts is sent the files.
 		if p.Process != nil {
 			p.Close()
 		}
 	}
+	unix.Close(r.file)
+	unix.Close(r.code)
 }
 
 // remoteInstance is an instance in another process. It is the module, as far as the host uses it, and
@@ -478,7 +478,15 @@ func (r *remoteInstance) free() {
 }
 
 // alive reports whether the process of an instance serves.
-func (r *remoteInstance) alive() bool { return r.err == nil && r.process.Err() == nil }
+func (r *remoteInstance) alive() bool { return r.failure() == nil }
+
+// failure returns the reason why the process serves no more, nil if it serves.
+func (r *remoteInstance) failure() error {
+	if r.err != nil {
+		return r.err
+	}
+	return r.process.Err()
+}
 
 // A message that calls a host function has a copy of the memory in each range that two parameters
 // may be the address and the length of, up to maxSeen bytes of each.
@@ -693,7 +701,7 @@ func (r *remoteInstance) exchange(op wall.Op, n uint32, words []uint64, text str
 		r.naps = 0
 	}
 	defer func() { r.depth-- }()
-	imports := r.inst.version.imports
+	imports, asked := r.inst.version.imports, op
 	var cause any // The panic of a host function that ends the call.
 	for r.send(op, n, words, text); ; r.send(op, 0, words, "") {
 		r.slept = false
@@ -713,6 +721,8 @@ func (r *remoteInstance) exchange(op wall.Op, n uint32, words []uint64, text str
 			return 0, r.broke("it goes on after an error")
 		case m.Op == opDone:
 			return m.N, nil
+		case !mayAsk(asked, m.Op):
+			return 0, r.broke(fmt.Sprintf("message %d during %d", m.Op, asked))
 		case m.Op == opHost && m.N < uint32(len(imports)):
 			im := imports[m.N]
 			words = frame[:max(len(im.Params), len(im.Results))]
@@ -728,6 +738,9 @@ func (r *remoteInstance) exchange(op wall.Op, n uint32, words []uint64, text str
 		case m.Op == opMemory:
 			r.lane.Receive(frame[:1])
 			words = frame[:1]
+			if words[0]%pageSize != 0 || words[0] < uint64(len(r.view.bytes)) {
+				return 0, r.broke(fmt.Sprintf("a memory of %d bytes becomes one of %d", len(r.view.bytes), words[0]))
+			}
 			words[0] = r.view.resize(words[0])
 		default:
 			return 0, r.broke(fmt.Sprintf("message %d", m.Op))
@@ -736,6 +749,12 @@ func (r *remoteInstance) exchange(op wall.Op, n uint32, words []uint64, text str
 			op = opPanic
 		}
 	}
+}
+
+// mayAsk reports whether the child may ask before its answer to a message. Host functions read and write
+// its memory: if it had them run for that as well, they would call each other without end.
+func mayAsk(message, question wall.Op) bool {
+	return message == opStart || message == opCall || message == opGrow && question == opMemory
 }
 
 // host runs a host function, and returns the value that it panicked with.
@@ -768,13 +787,17 @@ func (e *wallError) Unwrap() error { return e.cause }
 // remoteError returns the error that wazero would return. text is that of the child, and cause the
 // panic of the host function that ended the call, nil if none did.
 func remoteError(text string, cause any) error {
+	text, stack, traced := strings.Cut(text, stackTrace)
+	text, stack = cut.Text(text, maxErrorBytes), cut.Text(stack, maxStackBytes)
+	if cause == nil && traced {
+		text += stackTrace + stack
+	}
 	if cause == nil {
 		return &wallError{text: text}
 	}
 	if exit, ok := cause.(*sys.ExitError); ok {
 		return exit
 	}
-	_, stack, _ := strings.Cut(text, stackTrace)
 	err, ok := cause.(error)
 	if !ok {
 		return &wallError{text: fmt.Sprint(cause) + recovered + stackTrace + stack}
@@ -801,18 +824,18 @@ func (r *remoteInstance) Close(context.Context) error {
 // ExportedMemory implements api.Module.
 func (r *remoteInstance) ExportedMemory(string) api.Memory { return &r.view }
 
-// ExportedFunction implements api.Module.
+// ExportedFunction implements api.Module, for a function of the module. It never returns nil: calls of a
+// function that the child does not find, or was not asked for in time, return the error.
 func (r *remoteInstance) ExportedFunction(name string) api.Function {
-	f, ok := r.functions[name]
-	if !ok {
-		if _, err := r.exchange(opBind, 0, nil, name, nil); err == nil {
-			f = &remoteFunction{in: r, index: r.bound}
+	f := r.functions[name]
+	if f == nil {
+		f = &remoteFunction{in: r, index: r.bound}
+		if _, err := r.exchange(opBind, 0, nil, name, nil); err != nil {
+			f.err = fmt.Errorf("find the function %q: %w", name, err)
+		} else {
 			r.bound++
 		}
 		r.functions[name] = f
-	}
-	if f == nil {
-		return nil
 	}
 	return f
 }
@@ -833,10 +856,14 @@ type remoteFunction struct {
 	api.Function // It is nil.
 	in           *remoteInstance
 	index        uint32
+	err          error // Of each call, nil if the child has found the function.
 }
 
 // CallWithStack implements api.Function. The host has passed the instance its context.
 func (f *remoteFunction) CallWithStack(_ context.Context, stack []uint64) error {
+	if f.err != nil {
+		return f.err
+	}
 	_, err := f.in.exchange(opCall, f.index, stack, "", stack)
 	return err
 }

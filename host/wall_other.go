@@ -28,6 +28,8 @@ type remoteInstance struct{ restored bool }
 
 func (*remoteInstance) alive() bool { return false }
 
+func (*remoteInstance) failure() error { return checkWall() }
+
 func (*remoteInstance) space() []byte { return nil }
 
 func (*remoteInstance) read(uint32, uint32) []byte { return nil }
