@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -87,11 +88,17 @@ func (s *Secrets) set(texts []secretText, now time.Time) {
 	s.replacer.Store(strings.NewReplacer(pairs...))
 }
 
-// split adds what is to be masked of a text: the text, its lines, and the strings in it if it is JSON.
+// split adds what is to be masked of a text: the text, its lines, and the strings in it if it is JSON, each
+// as it is and as messages quote it.
 func split(text string, parts map[string]bool) {
 	add := func(part string) {
-		if part = strings.TrimSpace(part); len(part) >= shortest {
-			parts[part] = true
+		if part = strings.TrimSpace(part); len(part) < shortest {
+			return
+		}
+		parts[part] = true
+		for _, quote := range []func(string) string{strconv.Quote, strconv.QuoteToASCII, jsonQuote} {
+			quoted := quote(part)
+			parts[quoted[1:len(quoted)-1]] = true
 		}
 	}
 	add(text)
@@ -119,6 +126,15 @@ func split(text string, parts map[string]bool) {
 	if json.Unmarshal([]byte(text), &value) == nil {
 		walk(value)
 	}
+}
+
+// jsonQuote returns a text as a string of JSON.
+func jsonQuote(text string) string {
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		return strconv.Quote(text) // There is no error of strings.
+	}
+	return string(quoted)
 }
 
 // Mask returns a text with the texts of Secrets masked.

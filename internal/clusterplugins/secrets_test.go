@@ -1,7 +1,9 @@
 package clusterplugins
 
 import (
+	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -21,5 +23,26 @@ func TestSecretsThatChange(t *testing.T) {
 	}
 	if n := len(s.seen); n > 3+formerSecrets {
 		t.Errorf("%d texts are kept", n)
+	}
+}
+
+// TestQuotedSecrets holds that a text is masked where a message quotes it.
+func TestQuotedSecrets(t *testing.T) {
+	for _, text := range []string{`pass"word\`, "päss<word>&", "a\tb\x01\u2028c"} {
+		s := new(Secrets)
+		s.set([]secretText{{"shop", text}}, time.Unix(1_785_000_000, 0))
+		encoded, err := json.Marshal(map[string]string{"password": text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, message := range []string{text, fmt.Sprintf("%q", text), fmt.Sprintf("%+q", text), string(encoded)} {
+			want := strings.Replace(message, strings.Trim(strings.TrimPrefix(message, `{"password":`), `"}`), "(secret)", 1)
+			if message == text {
+				want = "(secret)"
+			}
+			if got := s.Mask(message); got != want {
+				t.Errorf("%s is masked as %s, want %s", message, got, want)
+			}
+		}
 	}
 }
