@@ -115,6 +115,11 @@ func (a *applies) add(p *Plugin, q queuedApply) {
 	key := applied{q.Resource, q.Namespace, q.Name, q.Annotations == nil}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	select {
+	case <-p.closed:
+		return // Nothing is made any more.
+	default:
+	}
 	before, queued := a.wanted[key]
 	if q.attempts > 0 && queued {
 		return // There is a later one.
@@ -155,17 +160,34 @@ func (a *applies) take() (q queuedApply, ok bool) {
 	return q, true
 }
 
-// run makes changes until there are none left.
+// run makes changes until there are none left, or the plugin is closed: those that are left are not made.
 func (a *applies) run(p *Plugin) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-p.closed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	ticker := time.NewTicker(applyEvery)
 	defer ticker.Stop()
 	for {
+		select {
+		case <-p.closed:
+			if n := a.drop(); n > 0 {
+				p.callLogger.Warn("changes of objects are not made: the plugin is closed", "plugin", p.Name(), "changes", n)
+			}
+			return
+		default:
+		}
 		q, ok := a.take()
 		if !ok {
 			return
 		}
-		if err := p.applyOne(&q); err != nil {
-			if q.attempts++; transient(err) && q.attempts < applyAttempts {
+		if err := p.applyOne(ctx, &q); err != nil {
+			if q.attempts++; transient(err) && q.attempts < applyAttempts && ctx.Err() == nil {
 				a.add(p, q)
 			} else {
 				p.callLogger.Warn("a change of an object failed", "plugin", p.Name(), "resource", q.Resource, "object", q.Namespace+"/"+q.Name, "err", err)
@@ -173,14 +195,22 @@ func (a *applies) run(p *Plugin) {
 		}
 		select {
 		case <-p.closed:
-			return
 		case <-ticker.C:
 		}
 	}
 }
 
+// drop empties the queue, and returns the number of changes.
+func (a *applies) drop() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := len(a.wanted)
+	a.wanted, a.order, a.bytes, a.running = nil, nil, 0, false
+	return n
+}
+
 // applyOne makes a change, unless the object is gone.
-func (p *Plugin) applyOne(q *queuedApply) error {
+func (p *Plugin) applyOne(ctx context.Context, q *queuedApply) error {
 	key := q.Name
 	if q.Namespace != "" {
 		key = q.Namespace + "/" + q.Name
@@ -189,7 +219,7 @@ func (p *Plugin) applyOne(q *queuedApply) error {
 	if err != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), applyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	err = p.handle.Apply(ctx, "kubewasm-"+p.guest.Name(), q.applied(object))
 	if apierrors.IsNotFound(err) {

@@ -26,7 +26,9 @@ type awaitedObject struct{ resource, namespace, name string }
 // awaiting are the calls of PreBind that wait, by the objects for which they do. A change sends them a
 // signal.
 type awaiting struct {
-	mu sync.Mutex
+	// joining is held while watches begin: a call that joins later finds them.
+	joining sync.Mutex
+	mu      sync.Mutex
 	// watched are the resources whose changes are told.
 	watched map[string]bool
 	waits   map[awaitedObject][]chan struct{}
@@ -68,7 +70,18 @@ func (p *Plugin) awaitChanges(ctx context.Context, prebind func() (*Status, []aw
 		if p.monitored || p.candidate {
 			return nil
 		}
+		refusal := func() *Status {
+			return NewStatus(abi.Unschedulable, fmt.Sprintf("plugin %q has waited %s for %s %s/%s", p.Name(), most, objects[0].resource, objects[0].namespace, objects[0].name))
+		}
 		if !slices.Equal(objects, waits) {
+			if waits != nil { // A guest that names other objects each time would never wait.
+				if time.Since(began) >= most {
+					return refusal()
+				}
+				if p.pauseAwait(ctx); ctx.Err() != nil {
+					return s
+				}
+			}
 			// What has changed before the signal was there is seen by another call.
 			p.awaiting.leave(waits, signal)
 			signal, waits = make(chan struct{}, 1), objects
@@ -85,7 +98,7 @@ func (p *Plugin) awaitChanges(ctx context.Context, prebind func() (*Status, []aw
 				return s
 			}
 		case <-timer.C:
-			return NewStatus(abi.Unschedulable, fmt.Sprintf("plugin %q has waited %s for %s %s/%s", p.Name(), most, objects[0].resource, objects[0].namespace, objects[0].name))
+			return refusal()
 		case <-ctx.Done():
 			timer.Stop()
 			return s
@@ -107,16 +120,17 @@ func (p *Plugin) pauseAwait(ctx context.Context) {
 	}
 }
 
-// join has a signal sent after changes of objects.
+// join has a signal sent after changes of objects. If that fails, the next call tries again.
 func (a *awaiting) join(p *Plugin, objects []awaitedObject, signal chan struct{}) error {
+	a.joining.Lock()
+	defer a.joining.Unlock()
 	a.mu.Lock()
 	if a.waits == nil {
 		a.waits, a.watched = map[awaitedObject][]chan struct{}{}, map[string]bool{}
 	}
 	var watch []string
 	for _, o := range objects {
-		if a.waits[o] = append(a.waits[o], signal); !a.watched[o.resource] {
-			a.watched[o.resource] = true
+		if a.waits[o] = append(a.waits[o], signal); !a.watched[o.resource] && !slices.Contains(watch, o.resource) {
 			watch = append(watch, o.resource)
 		}
 	}
@@ -135,6 +149,9 @@ func (a *awaiting) join(p *Plugin, objects []awaitedObject, signal chan struct{}
 			return err
 		}
 		p.stopLater(stop)
+		a.mu.Lock()
+		a.watched[resource] = true
+		a.mu.Unlock()
 	}
 	return nil
 }

@@ -227,6 +227,7 @@ type Plugin struct {
 	// watches of their objects.
 	wakes          *wakes
 	stops          []func()
+	stopped        bool
 	stopsMu        sync.Mutex
 	closeInformers sync.Once
 	// closed ends the work in the background.

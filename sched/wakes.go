@@ -350,7 +350,7 @@ func (p *Plugin) closeObjects() {
 	p.closeInformers.Do(func() {
 		p.stopsMu.Lock()
 		stops := p.stops
-		p.stops = nil
+		p.stops, p.stopped = nil, true
 		p.stopsMu.Unlock()
 		for _, stop := range stops {
 			stop()
@@ -361,9 +361,15 @@ func (p *Plugin) closeObjects() {
 	})
 }
 
-// stopLater has a watch stopped when the plugin is closed.
+// stopLater has a watch stopped when the plugin is closed, which it may be already.
 func (p *Plugin) stopLater(stop func()) {
 	p.stopsMu.Lock()
-	defer p.stopsMu.Unlock()
-	p.stops = append(p.stops, stop)
+	stopped := p.stopped
+	if !stopped {
+		p.stops = append(p.stops, stop)
+	}
+	p.stopsMu.Unlock()
+	if stopped {
+		stop()
+	}
 }

@@ -136,11 +136,11 @@ func (o *objects) put(list []clusterplugins.Object) {
 	if o.signatures != nil {
 		o.signatures.await(verified)
 	}
-	good := map[string]clusterplugins.Object{}
+	good, serving := map[string]clusterplugins.Object{}, o.serving()
 	for i := range list {
 		object := &list[i]
 		p := policies[i]
-		o.trust(tenants[object.Namespace], object, &p, good)
+		o.trust(tenants[object.Namespace], object, &p, good, serving)
 		if trial := o.trials.Of(object); trial != nil {
 			p.Spec.PolicyRules.Observer = failures{trial}
 		}

@@ -44,7 +44,12 @@ func TestModuleTrustsThatChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = rt.Close(context.WithoutCancel(t.Context())) })
-	rt.AddSources(host.Sources{OCI: func(reference string) host.Source { return artifact{reference, module} }})
+	rt.AddSources(host.Sources{OCI: func(reference string) host.Source {
+		if strings.Contains(reference, "broken") {
+			return artifact{reference, module[:8]}
+		}
+		return artifact{reference, module}
+	}})
 	labels := map[string]string{"kind": "shop"}
 	namespaces := func(context.Context, string) (map[string]string, error) { return labels, nil }
 	m, err := manage.New(t.Context(), manage.Config{Runtime: rt, Engine: new(admission.Engine), Namespaces: namespaces})
@@ -60,21 +65,24 @@ func TestModuleTrustsThatChange(t *testing.T) {
 		o.put(o.newest)
 	})
 	digest := "sha256:" + strings.Repeat("1", 64)
-	// The artifact is signed by good alone.
+	// The artifact is signed by good alone, and a broken one by all.
 	o.signatures.verify = func(ref oci.Reference, rules []oci.Trust) (string, error) {
 		switch {
 		case away.Load():
 			return "", errors.New("no route to host")
+		case strings.HasSuffix(ref.Name(), "broken"):
+			return "sha256:" + strings.Repeat("2", 64), nil
 		case len(rules) == 1 && rules[0].AnyOf[0].Key == "good":
 			return digest, nil
 		}
 		return "", &oci.TrustError{Repository: ref.Name(), Digest: digest, Reason: errors.New("none of 1 signatures is by it")}
 	}
 	generation := int64(0)
+	name := "zone"
 	apply := func(trust string) {
 		generation++
-		list := []clusterplugins.Object{{Kind: "AdmissionPolicy", Namespace: "shop", Name: "p", UID: "u", Generation: 1, Spec: []byte(
-			`{"module":{"oci":"ghcr.io/acme/zone:1"},"failurePolicy":"Fail","match":{"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]}]}}`)}}
+		list := []clusterplugins.Object{{Kind: "AdmissionPolicy", Namespace: "shop", Name: "p", UID: "u", Generation: int64(len(name)), Spec: []byte(
+			`{"module":{"oci":"ghcr.io/acme/` + name + `:1"},"failurePolicy":"Fail","match":{"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]}]}}`)}}
 		if trust != "" {
 			list = append(list, clusterplugins.Object{Kind: "ModuleTrust", Name: "t", UID: "t", Generation: generation, Spec: []byte(trust)})
 		}
@@ -113,6 +121,12 @@ func TestModuleTrustsThatChange(t *testing.T) {
 		{name: "without signatures", trust: `{"repositories":["ghcr.io/acme/*"]}`, state: "Serving ghcr.io/acme/zone:1"},
 		{name: "a namespace that is not selected", trust: `{"namespaceSelector":"kind=none","repositories":["ghcr.io/acme/*"]}`, state: "Unavailable", part: "no ModuleTrust selects the namespace"},
 		{name: "no ModuleTrust", state: "Serving ghcr.io/acme/zone:1"},
+		{name: "signed again", trust: signed("good"), state: serves},
+		{name: "a version that cannot be loaded", trust: signed("good"), state: "Stale ghcr.io/acme/zone:1@" + digest, do: func() { name = "broken" }},
+		{name: "signers of that alone", trust: signed("bad"), state: "Unavailable"},
+		{name: "the first version again", trust: signed("good"), state: serves, do: func() { name = "zone" }},
+		{name: "another that cannot be loaded", trust: signed("good"), state: "Stale ghcr.io/acme/zone:1@" + digest, do: func() { name = "broken" }},
+		{name: "the repository of that alone", trust: `{"repositories":["ghcr.io/acme/broken"]}`, state: "Unavailable"},
 	} {
 		if step.do != nil {
 			step.do()

@@ -92,8 +92,9 @@ func (t *tenant) policy(object *clusterplugins.Object) manage.ClusterPolicy {
 }
 
 // trust has the signatures of a policy's module verified, and withdraws what serves if no ModuleTrust
-// allows it any more. good receives the object that was accepted last. o.applying is held.
-func (o *objects) trust(t *tenant, object *clusterplugins.Object, p *manage.ClusterPolicy, good map[string]clusterplugins.Object) {
+// allows it any more. good receives the object that was accepted last, and serving has the modules that
+// serve. o.applying is held.
+func (o *objects) trust(t *tenant, object *clusterplugins.Object, p *manage.ClusterPolicy, good map[string]clusterplugins.Object, serving map[string]oci.Reference) {
 	if object.Namespace == "" {
 		return
 	}
@@ -116,9 +117,43 @@ func (o *objects) trust(t *tenant, object *clusterplugins.Object, p *manage.Clus
 			p.Withdrawn = err != nil
 		}
 	}
+	// An object that was accepted serves only once its module is loaded.
+	if ref, ok := serving[name]; ok && t.err == nil && o.untrusted(ref, t.allowed) {
+		p.Withdrawn = true
+	}
 	if p.Err == nil {
 		good[name] = *object
 	}
+}
+
+// serving returns the artifacts that serve policies of namespaces, by the names of the policies.
+func (o *objects) serving() map[string]oci.Reference {
+	refs := map[string]oci.Reference{}
+	list := o.manager.List()
+	for i := range list {
+		info := &list[i]
+		if ref, err := oci.ParseReference(info.Reference); err == nil && ref.Digest != "" && info.Origin == "cluster" && info.Digest != "" {
+			refs[info.Name] = ref
+		}
+	}
+	return refs
+}
+
+// untrusted reports whether no ModuleTrust allows an artifact that serves. As long as its signatures are
+// not verified it is trusted.
+func (o *objects) untrusted(ref oci.Reference, allowed *clusterplugins.Allowed) bool {
+	if allowed == nil {
+		return false
+	}
+	if allowed.Repository(ref) != nil {
+		return true
+	}
+	rules := allowed.Signatures(ref)
+	if len(rules) == 0 || o.signatures == nil {
+		return false
+	}
+	_, err := o.signatures.result(o.signatures.get(ref, rules))
+	return errors.As(err, new(*oci.TrustError))
 }
 
 // followLabels applies the objects again when labels of their namespaces change, until ctx ends.

@@ -129,7 +129,7 @@ type reading struct {
 	// wait is the time until a text without an answer keeps objects waiting no more, 0 for none.
 	wait time.Duration
 	// secrets are the texts of Secrets.
-	secrets []string
+	secrets []secretText
 }
 
 // resolve reads the texts of objects, and follows those that they name and no others. wait is the time
@@ -230,7 +230,7 @@ func (r *reading) config(namespace string, whole json.RawMessage, members map[st
 		}
 		if secret {
 			of.secret = true
-			r.secrets = append(r.secrets, string(value))
+			r.secrets = append(r.secrets, secretText{cmp.Or(f.Secret.Namespace, namespace), string(value)})
 		}
 		var encoded json.RawMessage
 		if f.Member == "" {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,9 @@ const (
 	// shortest is the number of bytes from which a text is masked, and keepSecret the time for which
 	// one is masked that no object names any more.
 	shortest, keepSecret = 4, time.Hour
+	// formerSecrets is the number of such texts of a namespace: one that changes all the time takes
+	// neither the memory nor the place of others.
+	formerSecrets = 16
 )
 
 // Secrets are the texts of Secrets that plugins have in their guestConfig. It masks them in messages of
@@ -26,27 +30,41 @@ const (
 type Secrets struct {
 	replacer atomic.Pointer[strings.Replacer]
 	mu       sync.Mutex
-	seen     map[string]time.Time
+	seen     map[secretText]time.Time
 }
 
+// secretText is a text of a Secret of a namespace.
+type secretText struct{ namespace, text string }
+
 // set sets the texts.
-func (s *Secrets) set(texts []string, now time.Time) {
+func (s *Secrets) set(texts []secretText, now time.Time) {
 	if s == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.seen == nil {
-		s.seen = map[string]time.Time{}
+		s.seen = map[secretText]time.Time{}
 	}
 	before := len(s.seen)
 	changed := false
+	present := map[secretText]bool{}
 	for _, text := range texts {
 		_, known := s.seen[text]
-		s.seen[text], changed = now, changed || !known
+		s.seen[text], changed, present[text] = now, changed || !known, true
 	}
+	former := map[string][]secretText{}
 	for text, at := range s.seen {
-		if now.Sub(at) > keepSecret {
+		switch {
+		case now.Sub(at) > keepSecret:
+			delete(s.seen, text)
+		case !present[text]:
+			former[text.namespace] = append(former[text.namespace], text)
+		}
+	}
+	for _, list := range former {
+		slices.SortFunc(list, func(a, b secretText) int { return s.seen[b].Compare(s.seen[a]) })
+		for _, text := range list[min(len(list), formerSecrets):] {
 			delete(s.seen, text)
 		}
 	}
@@ -54,8 +72,8 @@ func (s *Secrets) set(texts []string, now time.Time) {
 		return
 	}
 	parts := map[string]bool{}
-	for text := range s.seen {
-		split(text, parts)
+	for of := range s.seen {
+		split(of.text, parts)
 	}
 	var list []string
 	for part := range parts {
@@ -70,11 +88,17 @@ func (s *Secrets) set(texts []string, now time.Time) {
 	s.replacer.Store(strings.NewReplacer(pairs...))
 }
 
-// split adds what is to be masked of a text: the text, its lines, and the strings in it if it is JSON.
+// split adds what is to be masked of a text: the text, its lines, and the strings in it if it is JSON, each
+// as it is and as messages quote it.
 func split(text string, parts map[string]bool) {
 	add := func(part string) {
-		if part = strings.TrimSpace(part); len(part) >= shortest {
-			parts[part] = true
+		if part = strings.TrimSpace(part); len(part) < shortest {
+			return
+		}
+		parts[part] = true
+		for _, quote := range []func(string) string{strconv.Quote, strconv.QuoteToASCII, jsonQuote} {
+			quoted := quote(part)
+			parts[quoted[1:len(quoted)-1]] = true
 		}
 	}
 	add(text)
@@ -102,6 +126,15 @@ func split(text string, parts map[string]bool) {
 	if json.Unmarshal([]byte(text), &value) == nil {
 		walk(value)
 	}
+}
+
+// jsonQuote returns a text as a string of JSON.
+func jsonQuote(text string) string {
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		return strconv.Quote(text) // There is no error of strings.
+	}
+	return string(quoted)
 }
 
 // Mask returns a text with the texts of Secrets masked.

@@ -69,6 +69,8 @@ func TestQueries(t *testing.T) {
 		"an error":       {query: byNode, answer: `{"status": "error", "error": "too many samples"}`, err: `the answer of Prometheus is "error" with a "", want a vector: too many samples`},
 		"no JSON":        {query: byNode, answer: `<html>`, err: "read the answer of Prometheus: invalid character '<' looking for beginning of value"},
 		"custom metrics": {query: host.ObjectQuery{Custom: "pods/hits", Selector: "app=web"}, namespace: "shop", path: pods, answer: `{"items": [{"describedObject": {"kind": "Pod", "namespace": "shop", "name": "web-1"}, "timestamp": "2026-07-25T17:20:00Z", "value": "1500m"}]}`, want: []string{"load shop/web-1=1.5" + at}},
+		"numbers that take long to read": {query: host.ObjectQuery{External: "length", Name: "queue"}, namespace: "shop",
+			answer: `{"items": [{"metricLabels": {"queue": "mail"}, "timestamp": "2026-07-25T17:20:00Z", "value": "7e-100"}, {"metricLabels": {"queue": "a"}, "value": "1e-10000000"}, {"metricLabels": {"queue": "b"}, "value": 1e-10000000}, {"metricLabels": {"queue": "c"}, "value": "0.` + strings.Repeat("0", 70) + `1"}]}`, want: []string{"load shop/mail=1e-09" + at + " queue"}},
 		"external metrics": {query: host.ObjectQuery{External: "length", Name: "queue"}, namespace: "shop", path: queues,
 			answer: `{"items": [{"metricLabels": {"queue": "mail"}, "timestamp": "2026-07-25T17:20:00Z", "value": "7"}, {"metricLabels": {"topic": "a"}, "value": "8"}]}`, want: []string{"load shop/mail=7" + at + " queue"}},
 	} {
@@ -192,4 +194,58 @@ func TestMetricsOfAnAPIServer(t *testing.T) {
 	if n := len(asked); n != 4 {
 		t.Errorf("%d requests, want 4", n)
 	}
+}
+
+// TestSourcesThatMisbehave holds that no redirect of a source gets a request, with the credentials of the
+// program, and that the memory for an answer is bounded, that of an error too.
+func TestSourcesThatMisbehave(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("asked with %q after a redirect", r.Header.Get("Authorization"))
+	}))
+	defer elsewhere.Close()
+	chunk := []byte(strings.Repeat(" ", 1<<20))
+	const most = 2 * maxQueryBytes
+	for name, test := range map[string]struct {
+		answer http.HandlerFunc
+		err    string
+	}{
+		"a redirect":    {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) }, "the source redirects"},
+		"a long answer": {func(w http.ResponseWriter, _ *http.Request) { endless(t, w, chunk, most) }, "the answer has more than 16 MiB"},
+		"a long error": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusBadGateway)
+			endless(t, w, chunk, most)
+		}, ""},
+		"too many values": {func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, vector(slices.Repeat([]string{"{}"}, maxPolled+1)...))
+		}, "there are more than 100000 values"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(test.answer)
+			defer server.Close()
+			get, err := getter(&rest.Config{Host: server.URL, BearerToken: "token"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = runQuery(t.Context(), get, Scope{load, "", host.ObjectQuery{Prometheus: "load", Service: "a/b"}})
+			if err == nil || !strings.Contains(err.Error(), test.err) {
+				t.Errorf("error %v, want one with %q", err, test.err)
+			}
+		})
+	}
+	_, err := runQuery(t.Context(), func(context.Context, string, url.Values) ([]byte, error) {
+		return []byte(`{"items": [` + strings.Join(slices.Repeat([]string{"{}"}, maxPolled+1), ",") + "]}"), nil
+	}, Scope{load, "shop", host.ObjectQuery{External: "length"}})
+	if err == nil || !strings.Contains(err.Error(), "there are more than 100000 values") {
+		t.Errorf("too many metrics: %v", err)
+	}
+}
+
+// endless writes chunks until the client is gone, or has read most bytes.
+func endless(t *testing.T, w http.ResponseWriter, chunk []byte, most int) {
+	for n := 0; n < most; n += len(chunk) {
+		if _, err := w.Write(chunk); err != nil {
+			return
+		}
+	}
+	t.Error("the client reads on")
 }

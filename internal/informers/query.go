@@ -1,12 +1,15 @@
 package informers
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -33,7 +36,17 @@ type Getter func(ctx context.Context, path string, parameters url.Values) ([]byt
 
 // getter returns the Getter of a client.
 func getter(config *rest.Config) (Getter, error) {
-	client, err := rest.UnversionedRESTClientFor(dynamic.ConfigFor(config))
+	config = dynamic.ConfigFor(config)
+	connection, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	// The API server passes on the redirects of a service, and a client would send its credentials there.
+	// An error has its body read in whole.
+	own := *connection
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return errors.New("the source redirects") }
+	own.Transport = shortBodies{cmp.Or(own.Transport, http.DefaultTransport)}
+	client, err := rest.UnversionedRESTClientForConfigAndClient(config, &own)
 	if err != nil {
 		return nil, err
 	}
@@ -55,6 +68,45 @@ func getter(config *rest.Config) (Getter, error) {
 		}
 		return b, err
 	}, nil
+}
+
+// shortBodies bounds the bodies of answers by maxQueryBytes and a byte.
+type shortBodies struct{ http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (t shortBodies) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := t.RoundTripper.RoundTrip(r)
+	if err == nil {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(resp.Body, maxQueryBytes+1), resp.Body}
+	}
+	return resp, err
+}
+
+// few is a list of at most maxPolled elements: an element takes more memory than its text.
+type few[T any] []T
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (l *few[T]) UnmarshalJSON(b []byte) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	if first, err := d.Token(); err != nil || first == nil {
+		return err
+	} else if first != json.Delim('[') {
+		return errors.New("the values are no list")
+	}
+	for d.More() {
+		if len(*l) == maxPolled {
+			return fmt.Errorf("there are more than %d values", maxPolled)
+		}
+		var one T
+		if err := d.Decode(&one); err != nil {
+			return err
+		}
+		*l = append(*l, one)
+	}
+	return nil
 }
 
 // sample is a value of a query.
@@ -111,6 +163,41 @@ func runQuery(ctx context.Context, get Getter, s Scope) ([]unstructured.Unstruct
 	return list, nil
 }
 
+// promSample is a value of an answer of Prometheus.
+type promSample struct {
+	Metric map[string]string `json:"metric"`
+	Value  [2]any            `json:"value"`
+}
+
+// metric is a value of an answer of the APIs of metrics.
+type metric struct {
+	DescribedObject struct {
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+	} `json:"describedObject"`
+	MetricLabels map[string]string `json:"metricLabels"`
+	Timestamp    metav1.Time       `json:"timestamp"`
+	Value        amount            `json:"value"`
+}
+
+// amount is a quantity, without the precision that it may have. One that would take long to read is not a
+// number.
+type amount float64
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (v *amount) UnmarshalJSON(b []byte) error {
+	exponent := max(bytes.LastIndexAny(b, "eE"), 0)
+	if *v = amount(math.NaN()); len(b) > 64 || exponent > 0 && len(b)-exponent > len("e-100\"") {
+		return nil
+	}
+	var q resource.Quantity
+	err := q.UnmarshalJSON(b)
+	if err == nil {
+		*v = amount(q.AsApproximateFloat64())
+	}
+	return err
+}
+
 // prometheus runs an instant query.
 func prometheus(ctx context.Context, get Getter, q host.ObjectQuery) (list []sample, err error) {
 	namespace, service, _ := strings.Cut(q.Service, "/")
@@ -122,11 +209,8 @@ func prometheus(ctx context.Context, get Getter, q host.ObjectQuery) (list []sam
 		Status string `json:"status"`
 		Error  string `json:"error"`
 		Data   struct {
-			ResultType string `json:"resultType"`
-			Result     []struct {
-				Metric map[string]string `json:"metric"`
-				Value  [2]any            `json:"value"`
-			} `json:"result"`
+			ResultType string          `json:"resultType"`
+			Result     few[promSample] `json:"result"`
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(b, &answer); err != nil {
@@ -173,21 +257,13 @@ func metrics(ctx context.Context, get Getter, api, namespace, of string, q host.
 		return nil, err
 	}
 	var answer struct {
-		Items []struct {
-			DescribedObject struct {
-				Namespace string `json:"namespace"`
-				Name      string `json:"name"`
-			} `json:"describedObject"`
-			MetricLabels map[string]string `json:"metricLabels"`
-			Timestamp    metav1.Time       `json:"timestamp"`
-			Value        resource.Quantity `json:"value"`
-		} `json:"items"`
+		Items few[metric] `json:"items"`
 	}
 	if err := json.Unmarshal(b, &answer); err != nil {
 		return nil, fmt.Errorf("read the answer of %s: %w", api, err)
 	}
 	for _, i := range answer.Items {
-		s := sample{namespace: i.DescribedObject.Namespace, name: i.DescribedObject.Name, labels: i.MetricLabels, at: i.Timestamp.Time, value: i.Value.AsApproximateFloat64()}
+		s := sample{namespace: i.DescribedObject.Namespace, name: i.DescribedObject.Name, labels: i.MetricLabels, at: i.Timestamp.Time, value: float64(i.Value)}
 		if q.External != "" {
 			s.namespace = namespace
 			if q.Name != "" {
