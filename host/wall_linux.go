@@ -378,10 +378,11 @@ type remoteInstance struct {
 	messages, naps int
 	// slept is set if this wait has slept.
 	slept bool
-	// starting is set while the instance is made, which reaches no check of its fuel.
-	starting bool
-	check    func() error
-	err      error
+	// starting is set while the instance is made, which reaches no check of its fuel, and adopting while
+	// a load waits for it.
+	starting, adopting bool
+	check              func() error
+	err                error
 }
 
 // maxLent is the maximum room for copies that an instance keeps.
@@ -587,7 +588,9 @@ func (r *remoteInstance) adopt(s *snapshot) error {
 	if err := r.sendImage(wallInstance{ID: r.id, Adopt: true}, s); err != nil {
 		return err
 	}
+	r.adopting = true
 	_, err := r.exchange(opAdopt, 0, nil, "", nil)
+	r.adopting = false
 	return err
 }
 
@@ -617,7 +620,7 @@ func (r *remoteInstance) reset(s *snapshot) bool {
 }
 
 // overdue is called while the guest's process is waited for. It ends the process after its end, some
-// time after the call should have ended, and between two calls after a second.
+// time after the call should have ended, between two calls after a second, and in a load after ten.
 func (r *remoteInstance) overdue() error {
 	if err := r.process.Err(); err != nil {
 		return err
@@ -627,7 +630,9 @@ func (r *remoteInstance) overdue() error {
 	first := !r.slept
 	r.slept = true
 	most, err := 8, context.DeadlineExceeded
-	if r.inst.calling == "" {
+	if r.adopting {
+		most = 500
+	} else if r.inst.calling == "" {
 		most = 50
 	} else if cause := r.late(); cause == nil {
 		return nil

@@ -58,7 +58,7 @@ func TestApplyEndsWithThePlugin(t *testing.T) {
 	if got, want := fmt.Sprint(requests, len(p.applies.wanted), p.applies.bytes, p.applies.running), "1 0 0 false"; got != want {
 		t.Errorf("requests, changes, bytes, running: %s, want %s", got, want)
 	}
-	if want := `msg="changes of objects are not made: the plugin is closed" plugin="" changes=2`; !strings.Contains(log.String(), want) {
+	if want := `msg="changes of objects are not made: the plugin is closed" plugin="" dropped=2`; !strings.Contains(log.String(), want) {
 		t.Errorf("logged: %s, want %s", log.String(), want)
 	}
 }

@@ -127,7 +127,7 @@ func (a *applies) add(p *Plugin, q queuedApply) {
 	if bytes := a.bytes - before.bytes + q.bytes; bytes > maxQueuedBytes || !queued && len(a.wanted) >= maxQueued {
 		if !a.full {
 			a.full = true
-			p.callLogger.Warn("too many changes of objects are wanted: some are not made", "plugin", p.Name(), "changes", len(a.wanted))
+			p.callLogger.Warn("too many changes of objects are wanted: some are not made", "plugin", p.Name(), "limit", len(a.wanted))
 		}
 		return
 	}
@@ -177,7 +177,7 @@ func (a *applies) run(p *Plugin) {
 		select {
 		case <-p.closed:
 			if n := a.drop(); n > 0 {
-				p.callLogger.Warn("changes of objects are not made: the plugin is closed", "plugin", p.Name(), "changes", n)
+				p.callLogger.Warn("changes of objects are not made: the plugin is closed", "plugin", p.Name(), "dropped", n)
 			}
 			return
 		default:
@@ -190,7 +190,7 @@ func (a *applies) run(p *Plugin) {
 			if q.attempts++; transient(err) && q.attempts < applyAttempts && ctx.Err() == nil {
 				a.add(p, q)
 			} else {
-				p.callLogger.Warn("a change of an object failed", "plugin", p.Name(), "resource", q.Resource, "object", q.Namespace+"/"+q.Name, "err", err)
+				p.callLogger.Warn("a change of an object failed", "plugin", p.Name(), "resource", q.Resource, "namespace", q.Namespace, "name", q.Name, "err", err)
 			}
 		}
 		select {

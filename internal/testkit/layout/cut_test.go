@@ -26,12 +26,12 @@ var boundedLists = map[string][]string{
 	"host/oci/client.go":                                     {"all[:min(len(all), maxReferrers)]"},
 	"internal/replay/about.go":                               {"e.Data[:min(len(e.Data), 4<<10)]"}, // Words of ASCII are looked for in it.
 	"host/service/internal/message/append.go":                {"b[:start+18]"},
-	"host/wasi.go":                                           {"buf[:min(len(buf), piece)]"},
+	"host/wasi.go":                                           {"room[:min(left, piece)]"},
 	"internal/json/append.go":                                {"s[:min(len(s), utf8.UTFMax)]"}, // One character is decoded.
 	"internal/snapmem/image.go":                              {"splits[:maxSpans-1]"},
 	"internal/wasmbin/decode.go":                             {"bin[:min(len(bin), len(preamble))]"},
 	"sched/wasmextension.go":                                 {"texts[:min(len(texts), 2*maxAttributes)]"},
-	"internal/wall/lane_linux.go":                            {"l.text[:min(l.length.Load(), maxText)]"}, // It bounds a length of the other process.
+	"internal/wall/lane_linux.go":                            {"l.text[:min(l.length.Load(), MaxText)]"}, // It bounds a length of the other process.
 	"host/wall_linux.go":                                     {"w.words[:maxParams]", "r.Weak[:min(len(r.Weak), maxWeak)]"},
 }
 
