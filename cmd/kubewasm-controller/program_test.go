@@ -33,6 +33,7 @@ func TestProgram(t *testing.T) {
 	}
 	var flags []string
 	conditions := w.Dir + "/match-conditions.yaml"
+	text = bytes.ReplaceAll(text, []byte("system:serviceaccount:kubewasm-webhook:"), []byte("system:serviceaccount:"+namespace+":"))
 	for _, document := range bytes.Split(text, []byte("\n---\n")) {
 		o := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal(document, &o.Object); err != nil {
@@ -41,6 +42,8 @@ func TestProgram(t *testing.T) {
 		o.SetNamespace(strings.Replace(o.GetNamespace(), "kubewasm-webhook", namespace, 1))
 		switch kind := o.GetKind(); {
 		case !strings.HasPrefix(o.GetName(), "kubewasm-webhook-controller"):
+		case strings.HasPrefix(kind, "ValidatingAdmissionPolicy"):
+			w.create(t, o)
 		case strings.HasSuffix(kind, "Binding"):
 			subjects, _, err := unstructured.NestedSlice(o.Object, "subjects")
 			if err != nil {
