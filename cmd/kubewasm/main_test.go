@@ -354,7 +354,7 @@ func TestRun(t *testing.T) {
 {apiVersion: v1, kind: Pod, metadata: {name: b, labels: {loud: ""}}}
 ---
 {apiVersion: example.com/v1, kind: Whatever, metadata: {name: w}}
-`), "--grant", "events", "--grant", "waiting-pods", "--grant", "objects")
+`), "--grant", "events", "--grant", "waiting-pods", "--grant", "objects", "--grant", "apply")
 		if code != 2 || !strings.Contains(out, "n1 cpu 500/500/4000 ") || !strings.Contains(out, " Pod a\n") {
 			t.Errorf("exit code %d: %s\n%s", code, out, stderr)
 		}
