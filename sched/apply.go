@@ -36,7 +36,7 @@ const (
 	applyAttempts = 5
 )
 
-// Applied is what a plugin manages of an object.
+// Applied holds the annotations, or the fields of the status, that a plugin manages in an object.
 type Applied struct {
 	Resource schema.GroupVersionResource
 	// Object is the object as the scheduler knows it.

@@ -11,8 +11,8 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// Apply is what a guest has the host apply to an object: all annotations, or the fields of the status,
-// that its plugin manages.
+// Apply changes an object for a guest: it has all annotations, or all fields of the status, that the
+// guest's plugin manages.
 type Apply struct {
 	Resource, Namespace, Name string
 	// Annotations are nil for the status, a JSON object.
