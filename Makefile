@@ -43,7 +43,7 @@ race-adapters:
 HAMMERS := Hammer|Swap|Storm|Shadow|Parallel|Beside|InTurn
 
 .PHONY: hammers hammers-library hammers-adapters
-hammers: hammers-library hammers-adapters ## Run what make race finds most with: 6 minutes.
+hammers: hammers-library hammers-adapters ## Run what make race finds most with: 6 minutes. .ci/run leaves the adapters to the night.
 hammers-library:
 	CGO_ENABLED=1 go test -race -timeout 50m ./internal/recording ./host/shadow ./host/service ./host/oci ./host/hostmetrics ./host/hosttrace \
 	  ./hooks ./hooks/nodewatch ./hooks/cgroup ./hooks/internal/... ./internal/diskcache ./internal/snapmem ./internal/objects
@@ -74,7 +74,7 @@ guides: ## Run all that the documents say to paste: 2 minutes, longer when it bu
 
 # The modules inside this one are apart so that an importer of kubewasm does not see
 # what they need: Kubernetes itself, other plugin systems, container runtimes.
-# What make kubernetes runs. .ci/run leaves two of the adapters to it, too.
+# What make kubernetes runs. .ci/run leaves more out.
 MODULES_LEFT := internal/testkit/e2e
 
 # With make -j 2 --output-sync=target two of them are tested at once, those that take longest first.
@@ -84,6 +84,13 @@ MODULES := $(addprefix modules/,$(shell git ls-files '*/go.mod' | grep -vE '^($(
 modules: $(filter %/release %/kubewasm-controller %/kubewasm-webhook,$(MODULES)) $(MODULES) ## Run the tests of the nested modules, but for internal/testkit/e2e: that is make kubernetes.
 $(MODULES): modules/%:
 	cd $* && GOWORK=off go test -timeout 50m ./...
+
+.PHONY: vet-modules
+vet-modules: ## Vet the nested modules, and what is compiled with the schedulers of other minors.
+	for mod in $$(git ls-files '*/go.mod'); do (cd $$(dirname $$mod) && go vet ./...) || exit 1; done
+	for minor in 135 136 138; do \
+	  (cd internal/testkit/e2e && go vet -modfile=go$$minor.mod -tags=kube$$minor ./...) || exit 1; \
+	done
 
 .PHONY: release-snapshot
 release-snapshot: ## Prepare the release of VERSION in the new repository DIR with its files in DIR/dist, and print what to push: 10 minutes, longer with a cold build cache.
@@ -146,12 +153,8 @@ s390x: ## Run the host's tests for linux/s390x under qemu, which needs qemu-user
 	KUBEWASM_TEST_EMULATOR=qemu-s390x-static GOARCH=s390x CGO_ENABLED=0 go test -exec qemu-s390x-static -timeout 30m -skip '$(S390X_SKIP)' ./abi ./internal/objects ./internal/snapmem ./host
 
 .PHONY: platforms
-platforms: ## Compile everything for the other platforms.
-	for mod in . $(WINGS); do \
-	  (cd $$mod && GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go vet ./... && GOOS=windows GOARCH=amd64 CGO_ENABLED=0 go vet ./...) || exit 1; \
-	done
-	GOARCH=ppc64le CGO_ENABLED=0 go build ./sched ./admission/... ./hooks/...
-	GOARCH=ppc64le CGO_ENABLED=0 go build -C cmd/kubewasm -o /dev/null .
+platforms: ## Check the types of everything for the other platforms. The forge compiles it for each.
+	KUBEWASM_PLATFORMS=". $(WINGS)" go test -count 1 -timeout 20m -run '^TestPlatforms$$' ./internal/testkit/layout
 
 .PHONY: chart
 chart: ## Check the chart: lint and render it for the values in its ci, decode the objects, and have the programs read their configurations.

@@ -3,7 +3,7 @@
 //
 //	go run ./internal/testkit/compatibility                    # all minors; writes the document
 //	go run ./internal/testkit/compatibility -minors=1.35,1.37  # these; compares with the document
-//	go run ./internal/testkit/compatibility -quick …           # of the root's packages, those that read objects
+//	go run ./internal/testkit/compatibility -quick -minors=1.37 # with the Kubernetes of internal/testkit/e2e alone
 //
 // Every minor runs the same modules of guests: the first test that needs one builds it, and
 // the others fail if its SHA-256 has changed since.
@@ -29,7 +29,7 @@ func main() {
 	minors := flag.String("minors", "", "the minors to test, separated by commas; all without")
 	write := flag.Bool("write", false, "write the document even if -minors are not all")
 	verbose := flag.Bool("v", false, "print what the tests print")
-	quick := flag.Bool("quick", false, "of the root's packages, test those that read and watch objects by their Go types, and vet the others")
+	quick := flag.Bool("quick", false, "compile the Kubernetes of internal/testkit/e2e and no other patch release, and of the root's packages test those that read and watch objects by their Go types")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -93,7 +93,7 @@ func report(results []*result) ([]byte, error) {
 
 <!-- Written by go run ./internal/testkit/compatibility ("make kubernetes"). Do not edit. -->
 
-A guest of ABI v1 runs, byte for byte, on each Kubernetes minor that is supported. This page is written by the tests that hold it; continuous integration runs those of the oldest and of the newest minor and compares the lines.
+A guest of ABI v1 runs, byte for byte, on each Kubernetes minor that is supported. This page is written by the tests that hold it; every change runs those of the newest minor and compares the lines, and every night runs all.
 
 ## What ran
 

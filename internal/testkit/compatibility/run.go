@@ -30,11 +30,13 @@ type result struct {
 type runner struct {
 	// guests is the directory of the modules of the run.
 	guests         string
-	verbose, quick bool
+	verbose, quick bool // As the flags.
 }
 
+const module = "github.com/kubewasm/kubewasm"
+
 // readers are the packages of the root module that read, write and watch objects by their Go types.
-var readers = []string{"./codec/...", "./internal/informers", "./internal/objects/...", "./sched", "./admission/admissiontest", "./admission/stellar", "./hooks/nodewatch", "./host/service/..."}
+var readers = []string{module + "/codec/...", module + "/internal/informers", module + "/internal/objects/...", module + "/sched", module + "/admission/admissiontest", module + "/admission/stellar", module + "/hooks/nodewatch", module + "/host/service/..."}
 
 // newest is the minor of internal/testkit/e2e/go.mod.
 const newest = "1.37"
@@ -50,12 +52,14 @@ func (r *runner) test(ctx context.Context, minor string) (*result, error) {
 	if minor != newest {
 		modfile = "go" + files(minor) + ".mod"
 	}
+	e2e := filepath.Join("internal", "testkit", "e2e")
 	start := time.Now()
-	err := errors.Join(
-		r.packages(ctx, res, filepath.Join("sched", adapter), "./..."),
-		r.goTest(ctx, res, filepath.Join("internal", "testkit", "e2e"), "-modfile="+modfile, "-tags="+adapter, "./..."),
-		r.root(ctx, res),
-	)
+	err := r.goTest(ctx, res, e2e, "-modfile="+modfile, "-tags="+adapter, "./...")
+	if r.quick {
+		err = errors.Join(err, r.packages(ctx, res, e2e, slices.Concat([]string{"-modfile=" + modfile, "-tags=" + adapter, module + "/sched/" + adapter}, readers)...))
+	} else {
+		err = errors.Join(r.packages(ctx, res, filepath.Join("sched", adapter), "./..."), err, r.root(ctx, res))
+	}
 	fmt.Printf("== Kubernetes %s: %s\n", minor, time.Since(start).Round(time.Second))
 	if err != nil {
 		return res, fmt.Errorf("test Kubernetes %s: %w", minor, err)
@@ -112,14 +116,6 @@ func (r *runner) root(ctx context.Context, res *result) error {
 	if err != nil {
 		return err
 	}
-	if r.quick {
-		if _, err := output(ctx, ".", "go", slices.Concat([]string{"vet"}, flags, packages)...); err != nil {
-			return err
-		}
-		if packages, err = importers(ctx, flags, readers...); err != nil {
-			return err
-		}
-	}
 	return r.packages(ctx, res, ".", append(flags, packages...)...)
 }
 
@@ -166,6 +162,9 @@ func (r *runner) goTest(ctx context.Context, res *result, dir string, args ...st
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "KUBEWASM_E2E_GUESTS="+r.guests)
+	if r.quick {
+		cmd.Env = append(cmd.Env, "KUBEWASM_E2E_QUICK=1")
+	}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

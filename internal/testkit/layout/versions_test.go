@@ -13,12 +13,9 @@ import (
 )
 
 // apart are modules whose versions follow from what they measure or wrap: the peers of the
-// benchmarks, helm and its libraries, OPA's own tests, the release's tools; and the types of
-// the API, whose importers are to raise nothing.
-var apart = []string{
-	"charts/go.mod", "cmd/kubewasm-controller/api/go.mod", "host/oci/sigstore/go.mod",
-	"internal/bench/peers/go.mod", "internal/testkit/alerts/go.mod", "internal/testkit/rego/go.mod", "internal/testkit/release/go.mod",
-}
+// benchmarks, sigstore and Prometheus; and the types of the API, whose importers are to raise
+// nothing.
+var apart = []string{"cmd/kubewasm-controller/api/go.mod", "host/oci/sigstore/go.mod", "internal/bench/peers/go.mod", "internal/testkit/alerts/go.mod"}
 
 // TestModulesShareVersions holds that modules with the same version of Kubernetes' libraries
 // require the same versions of what those are compiled with. Otherwise Kubernetes is compiled

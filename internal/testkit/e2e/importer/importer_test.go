@@ -104,7 +104,9 @@ func TestNoModuleOfKubernetesIsLifted(t *testing.T) {
 	}
 	write("go.sum", string(sums))
 	run("mod", "tidy")
-	run("build", "-o", os.DevNull, ".")
+	if os.Getenv("KUBEWASM_E2E_QUICK") == "" { // It compiles another patch release of Kubernetes.
+		run("build", "-o", os.DevNull, ".")
+	}
 
 	var lifted []string
 	seen := 0
