@@ -138,6 +138,15 @@ func TestPaste(t *testing.T) {
 	// Directories without commands of their own are made and built like this.
 	first := []string{"mkdir %[1]s && cd %[1]s", "go mod init example.com/%[1]s", "go get github.com/kubewasm/kubewasm@latest"}
 	last := []string{"go mod tidy", "go test", "kubewasm build"}
+	// Kubernetes is compiled with these versions already.
+	modfile, err := os.ReadFile(filepath.Join(root, "cmd/kubewasm-scheduler/go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiled := ""
+	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) (v[1-9]\S*|v0\.[^0]\S*|v0\.0\.0-2\S*)( //.*)?$`).FindAllStringSubmatch(string(modfile), -1) {
+		compiled += " -require=" + m[1] + "@" + m[2]
+	}
 	// The others build Kubernetes, or plugins and the command over and over.
 	quick := []string{"zone", "webhook"}
 	scripts := map[string]string{}
@@ -196,6 +205,9 @@ func TestPaste(t *testing.T) {
 				for _, module := range strings.Fields(line)[2:] {
 					path := strings.TrimSuffix(module, "@latest")
 					local += fmt.Sprintf(" && go mod edit -require %[1]s@v0.0.0 -replace %[1]s='%[2]s'", path, root+strings.TrimPrefix(path, "github.com/kubewasm/kubewasm"))
+				}
+				if strings.Contains(script, "k8s.io/kubernetes@") {
+					local += " && go mod edit" + compiled
 				}
 				return local
 			})
