@@ -250,6 +250,28 @@ func TestGoldenConfigurations(t *testing.T) {
 	}
 }
 
+// TestGoldenDefaults holds the default limits of each set: a file without a limit means the same. The number
+// of instances depends on the machine.
+func TestGoldenDefaults(t *testing.T) {
+	sets, err := filepath.Glob(golden + "/*/defaults.json")
+	if err != nil || len(sets) == 0 {
+		t.Fatalf("%d files, error %v", len(sets), err)
+	}
+	now, err := json.Marshal(plain(reflect.ValueOf(host.DefaultLimits())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range sets {
+		before, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, mistake := range lost("limits", parsed(before), parsed(now)) {
+			t.Errorf("%s: %s", file, mistake)
+		}
+	}
+}
+
 // unused are properties that no golden file can have, by their beginnings, and the reasons.
 var unused = map[string]string{
 	"policies.plugins[].objects[].query":          "only schedulers have queries",
