@@ -92,6 +92,13 @@ vet-modules: ## Vet the nested modules, and what is compiled with the schedulers
 	  (cd internal/testkit/e2e && go vet -modfile=go$$minor.mod -tags=kube$$minor ./...) || exit 1; \
 	done
 
+# The modules with golden objects and configurations.
+GOLDEN = cmd/kubewasm-controller cmd/kubewasm-agent cmd/kubewasm-policy-server internal/testkit/schemas
+
+.PHONY: golden
+golden: ## Make the golden files for the next version the set NAME, such as v0.2, with the resources of now.
+	for mod in $(GOLDEN); do go test -C $$mod -count 1 -run 'TestGoldenConfigurations|TestGoldenObjectsHaveAllFields' . -golden $(NAME) || exit 1; done
+
 .PHONY: release-snapshot
 release-snapshot: ## Prepare the release of VERSION in the new repository DIR with its files in DIR/dist, and print what to push: 10 minutes, longer with a cold build cache.
 	go run -C internal/testkit/release . $(if $(KEY),-key $(abspath $(KEY))) $(VERSION) $(abspath $(DIR))

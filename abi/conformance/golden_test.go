@@ -43,7 +43,7 @@ var checks = map[string][]check{
 }
 
 // goldenSet is golden.yaml, the list of a directory of testdata/golden: guests that one version of the SDKs
-// made, cases.yaml of that day, and the sources. TestGoldenModulesStay of internal/testkit/layout keeps what is in git.
+// made, cases.yaml of that day, and the sources. TestGoldenFilesStay of internal/testkit/layout keeps what is in git.
 type goldenSet struct {
 	// ABI is the version of the ABI, Commit the one that has the SDKs, and Tools the compilers.
 	ABI     int            `json:"abi"`

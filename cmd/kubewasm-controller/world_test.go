@@ -53,19 +53,20 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	return startWorld(t, nil)
+	return startWorld(t, resources)
 }
 
-// startWorld starts a control plane with flags of kube-apiserver.
-func startWorld(t *testing.T, flags map[string][]string) *world {
+// resources is the directory of the CustomResourceDefinitions.
+const resources = "../../charts/kubewasm/files/crds"
+
+// startWorld starts a control plane with the CustomResourceDefinitions of a directory.
+func startWorld(t *testing.T, crds string) *world {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("it runs a control plane")
 	}
-	w := &world{Cluster: cluster.Start(t, flags), caFile: filepath.Join(t.TempDir(), "ca.crt")}
-	if _, err := envtest.InstallCRDs(w.Config, envtest.CRDInstallOptions{Paths: []string{"../../charts/kubewasm/files/crds"}, ErrorIfPathMissing: true}); err != nil {
-		t.Fatal(err)
-	}
+	w := &world{Cluster: cluster.Start(t, nil), caFile: filepath.Join(t.TempDir(), "ca.crt")}
+	w.install(t, crds)
 	config := rest.CopyConfig(w.Config)
 	config.QPS = -1
 	var err error
@@ -79,6 +80,14 @@ func startWorld(t *testing.T, flags map[string][]string) *world {
 		w.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	return w
+}
+
+// install creates the CustomResourceDefinitions of a directory, or replaces those that are there.
+func (w *world) install(t testing.TB, crds string) {
+	t.Helper()
+	if _, err := envtest.InstallCRDs(w.Config, envtest.CRDInstallOptions{Paths: []string{crds}, ErrorIfPathMissing: true}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (w *world) create(t testing.TB, o client.Object) {

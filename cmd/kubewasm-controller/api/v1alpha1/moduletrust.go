@@ -71,7 +71,7 @@ type ModuleTrustSpec struct {
 	// quota bounds the policies of each namespace together, in each webhook.
 	//
 	// +optional
-	Quota ModuleTrustQuota `json:"quota,omitempty"`
+	Quota ModuleTrustQuota `json:"quota,omitzero"`
 }
 
 // ModuleTrustQuota bounds the policies of a namespace together. Those that come first by name count
@@ -90,7 +90,7 @@ type ModuleTrustQuota struct {
 	// memoryBytes is the sum of limits.memoryBytes of all instances.
 	//
 	// +optional
-	MemoryBytes resource.Quantity `json:"memoryBytes,omitempty"`
+	MemoryBytes resource.Quantity `json:"memoryBytes,omitzero"`
 }
 
 // ModuleTrustList is a list of ModuleTrusts.

@@ -31,7 +31,7 @@ type ClusterAdmissionPolicy struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Spec runtime.RawExtension `json:"spec"`
 	// +optional
-	Status PluginStatus `json:"status,omitempty"`
+	Status PluginStatus `json:"status,omitzero"`
 }
 
 // ClusterAdmissionPolicyList is a list of policies.
@@ -73,7 +73,7 @@ type AdmissionPolicy struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Spec runtime.RawExtension `json:"spec"`
 	// +optional
-	Status PluginStatus `json:"status,omitempty"`
+	Status PluginStatus `json:"status,omitzero"`
 }
 
 // AdmissionPolicyList is a list of policies.
@@ -110,7 +110,7 @@ type NodeHook struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Spec runtime.RawExtension `json:"spec"`
 	// +optional
-	Status PluginStatus `json:"status,omitempty"`
+	Status PluginStatus `json:"status,omitzero"`
 }
 
 // NodeHookList is a list of hooks.

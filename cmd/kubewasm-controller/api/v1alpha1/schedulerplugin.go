@@ -30,7 +30,7 @@ type SchedulerPlugin struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Spec runtime.RawExtension `json:"spec"`
 	// +optional
-	Status PluginStatus `json:"status,omitempty"`
+	Status PluginStatus `json:"status,omitzero"`
 }
 
 // SchedulerPluginList is a list of plugins.
