@@ -112,8 +112,8 @@ func TestDryLoadsEndWithTheController(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer time.AfterFunc(time.Second, cancel).Stop()
 	spec := []byte(`{"limits":{"fuel":9000000000000000000,"timeout":"1h"}}`)
 	if err := loadDry(ctx, dryLoad{Kind: plugin.SchedulerPlugin, Name: "p", MemoryBytes: leastMemory}, spec, module, loadTimeout); err == nil || errors.As(err, new(notLoadableError)) {
 		t.Errorf("error %v", err)
