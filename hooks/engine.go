@@ -167,10 +167,12 @@ func (c *Config) parse(rt *host.Runtime) ([]*plugin, error) {
 	var plugins []*plugin
 	names := map[string]bool{}
 	root := cmp.Or(c.HostRoot, "/")
-	if info, err := os.Stat(root); err != nil {
-		errs = append(errs, fmt.Errorf("host root: %w", err))
-	} else if !info.IsDir() {
-		errs = append(errs, fmt.Errorf("host root: %s is not a directory", root))
+	if root != "/" { // That is there, also for a process that may not look.
+		if info, err := os.Stat(root); err != nil {
+			errs = append(errs, fmt.Errorf("host root: %w", err))
+		} else if !info.IsDir() {
+			errs = append(errs, fmt.Errorf("host root: %s is not a directory", root))
+		}
 	}
 	for i := range c.Plugins {
 		cfg := &c.Plugins[i]

@@ -150,7 +150,7 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 		recorders: map[recorderKey]*recorder{},
 		compiled:  map[compiledKey]*compiled{},
 		compiling: make(chan struct{}, min(maxCompilations, runtime.GOMAXPROCS(0))),
-		memory:    snapmem.Allocator{Budget: snapmem.NewBudget(cmp.Or(cfg.MemoryBytes, availableMemory(os.DirFS("/"))/2)), Guard: guard},
+		memory:    snapmem.Allocator{Budget: snapmem.NewBudget(cmp.Or(cfg.MemoryBytes, snapmem.Available(os.DirFS("/"))/2)), Guard: guard},
 		goPass:    !cfg.DisableGoPass, minimum: cfg.MinimumIsolation, keepModules: cfg.KeepModules,
 		sources:  &registry{known: cfg.Sources},
 		mappings: processMappings(),

@@ -172,6 +172,11 @@ func (v *version) load(ctx context.Context, module []byte, ship func(context.Con
 	if err := v.compiled.link(); err != nil {
 		return err
 	}
+	if compiled := v.plugin.with.Compiled; compiled != nil {
+		if err := compiled(); err != nil {
+			return err
+		}
+	}
 	v.imports = imports.of(v.compiled)
 	if v.plugin.tapes != nil {
 		v.tapes = v.plugin.tapes.Version(v.describe())
@@ -189,7 +194,7 @@ func (v *version) load(ctx context.Context, module []byte, ship func(context.Con
 			break
 		}
 	}
-	if probe := v.plugin.adapter.Probe; probe != nil {
+	if probe := v.plugin.adapter.Probe; probe != nil && !v.plugin.with.Unconfigured {
 		if err := probe(ctx, inst); err != nil {
 			v.discard(inst)
 			return fmt.Errorf("plugin %q: probe: %w", v.plugin.cfg.Name, err)
@@ -365,7 +370,9 @@ func (v *version) start(ctx context.Context, inst *Instance) error {
 }
 
 // configurable reports whether instances are configured after their start.
-func (v *version) configurable() bool { return v.dialect == nil && v.functions.Has(abi.Configure) }
+func (v *version) configurable() bool {
+	return v.dialect == nil && v.functions.Has(abi.Configure) && !v.plugin.with.Unconfigured
+}
 
 // configure has a started instance read its configuration.
 func (v *version) configure(ctx context.Context, inst *Instance) error {

@@ -36,7 +36,7 @@ import (
 // of the test's choice in the process of the guest. It begins before the init function that would
 // serve otherwise.
 var _ = func() int {
-	wall.Main(func(child *wall.Child) {
+	wall.Main(wall.Guest, func(child *wall.Child) {
 		serveWall(child, func(fn wasmbin.Extern, n int) api.GoModuleFunc {
 			if fn.Module != "drill" {
 				return walledFunction(fn, n)

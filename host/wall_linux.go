@@ -97,6 +97,10 @@ const maxGlobals, maxWeak, maxWeakBytes = 50_000, 16, 256
 // maxReply is the maximum size of a wallReply, which has a name for each mutable global.
 const maxReply = 16 << 20
 
+// dataBytes is the maximum private memory of a child, for the compiler above all, without the memories
+// of guests.
+const dataBytes = 2 << 30
+
 // checkWall returns the reason why there is no isolation by process on this system.
 func checkWall() error { return nil }
 
@@ -247,7 +251,7 @@ func (e errRefused) Error() string { return string(e) }
 func (p *remoteProcess) start(r *remote) {
 	defer close(p.ready)
 	p.err = func() (err error) {
-		if p.Process, err = wall.Start(r.c.key.guests); err != nil {
+		if p.Process, err = wall.Start(wall.Guest, dataBytes+r.c.key.guests); err != nil {
 			return err
 		}
 		answered := make(chan struct{})
@@ -952,7 +956,7 @@ func (m *remoteMemory) Grow(pages uint32) (before uint32, ok bool) {
 	return before, err == nil && done == 1
 }
 
-func init() { wall.Main(func(child *wall.Child) { serveWall(child, walledFunction) }) }
+func init() { wall.Main(wall.Guest, func(child *wall.Child) { serveWall(child, walledFunction) }) }
 
 // serveWall serves a module in a child. host returns the function for an import of the module.
 func serveWall(child *wall.Child, host func(fn wasmbin.Extern, n int) api.GoModuleFunc) {

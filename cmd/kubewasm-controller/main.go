@@ -52,6 +52,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
 	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/program"
+	"github.com/kubewasm/kubewasm/internal/snapmem"
 )
 
 func main() {
@@ -72,7 +73,7 @@ type options struct {
 	registries, kube, deployment string
 	metricsAddress, probeAddress string
 	leaderElection               bool
-	uninstall, version           bool
+	uninstall, version, dryLoad  bool
 	interval                     time.Duration
 	log                          program.Log
 	// collectors are those of the controllers.
@@ -101,6 +102,7 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.conditions, "match-conditions", "", "`file` of a list of matchConditions for all entries, YAML")
 	flags.StringVar(&o.registries, "registries", "", "`file` with access to registries and trusted signers")
 	flags.DurationVar(&o.interval, "interval", time.Minute, "interval of resolutions of tags that are followed")
+	flags.BoolVar(&o.dryLoad, "dry-load", true, "load a module in a process without rights before it is pinned; one that cannot be loaded is not. It needs Linux on amd64 or arm64, and 768 MiB of memory")
 	flags.StringVar(&o.kube, "kubeconfig", "", "`file` with the connection to a cluster, outside of it")
 	flags.StringVar(&o.metricsAddress, "metrics-addr", ":8080", "`address` of /metrics; 0 serves none")
 	flags.StringVar(&o.probeAddress, "probe-addr", ":8081", "`address` of /healthz and /readyz; 0 serves none")
@@ -276,9 +278,13 @@ func (o *options) setup(mgr manager.Manager, registries *oci.Client) error {
 	if err := mgr.AddMetricsServerExtraHandler("/statusz", page); err != nil {
 		return err
 	}
+	var dryLoads *pins.DryLoads
+	if o.dryLoad {
+		dryLoads = pins.NewDryLoads(snapmem.Available(os.DirFS("/")))
+	}
 	controllers := []interface{ SetupWithManager(manager.Manager) error }{
 		&status.Reconciler{Processes: processes, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("kubewasm-controller")},
-		&pins.Reconciler{Client: mgr.GetClient(), Registries: registries, Interval: o.interval},
+		&pins.Reconciler{Client: mgr.GetClient(), Registries: registries, Interval: o.interval, DryLoads: dryLoads, Reader: mgr.GetAPIReader()},
 		&entries.Reconciler{Config: o.entries, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Processes: processes},
 		&rollouts.Reconciler{
 			Namespace: o.entries.Namespace, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Processes: processes, Events: mgr.GetEventRecorder("kubewasm-controller"), RolledBack: page.RolledBack,

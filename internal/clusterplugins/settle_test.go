@@ -2,6 +2,7 @@ package clusterplugins
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -40,5 +41,52 @@ func TestEndlessChanges(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestRefusedModules holds that a generation waits for its pin for a while, and longer while the
+// controller says that nobody can load its module.
+func TestRefusedModules(t *testing.T) {
+	const one = "example.com/r@sha256:1111111111111111111111111111111111111111111111111111111111111111"
+	object := func(generation, pinned int64, conditions string) []byte {
+		return fmt.Appendf(nil, `{"metadata":{"name":"a","uid":"u","generation":%d},"spec":{"module":{"oci":"example.com/r:%d"}},"status":{"pin":{"generation":%d,"reference":%q},"conditions":[%s]}}`,
+			generation, generation, pinned, one, conditions)
+	}
+	refused := func(generation int64) string {
+		return fmt.Sprintf(`{"type":"Ready","reason":"NotLoadable","observedGeneration":%[1]d},{"type":"Resolved","status":"False","reason":"NotLoadable","observedGeneration":%[1]d,"message":"m"}`, generation)
+	}
+	w := New(Config{Resources: []Resource{NodeHooks}})
+	k := w.kinds[0]
+	k.known = true
+	start := time.Now()
+	for _, step := range []struct {
+		after  time.Duration
+		object []byte
+		want   int64 // The generation that serves.
+	}{
+		{0, object(1, 1, ""), 1},
+		{time.Second, object(2, 1, ""), 1},
+		{2 * time.Second, object(2, 1, refused(1)), 1},
+		{3 * time.Second, object(2, 1, refused(2)), 1},
+		{time.Hour, object(2, 1, refused(2)), 1},
+		{2 * time.Hour, object(3, 1, refused(2)), 1},
+		{2*time.Hour + pinWait, nil, 3},
+		{3 * time.Hour, object(4, 1, ""), 3},
+		{3*time.Hour + time.Second, object(4, 1, refused(4)), 3},
+		{4 * time.Hour, object(4, 1, ""), 3},
+		{4*time.Hour + pinWait, nil, 4},
+		{5 * time.Hour, object(5, 1, refused(5)), 4},
+		{6 * time.Hour, object(5, 5, refused(5)), 5},
+	} {
+		now := start.Add(step.after)
+		if step.object != nil {
+			if _, err := w.put(k, step.object, now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		objects, _, ok := w.snapshot(now)
+		if !ok || len(objects) != 1 || objects[0].Generation != step.want {
+			t.Errorf("after %s %v serve, want generation %d", step.after, objects, step.want)
+		}
 	}
 }

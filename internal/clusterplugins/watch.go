@@ -24,8 +24,8 @@ const (
 	// call of Apply, at most maxSettle.
 	settle, applyShare, maxSettle = 50 * time.Millisecond, 3, 10 * time.Second
 	// pinWait is the longest time for which a new generation waits until the controller has resolved
-	// its module.
-	pinWait = 30 * time.Second
+	// its module, unless the controller has found out that nobody can load it: then it is refusedWait.
+	pinWait, refusedWait = 30 * time.Second, 365 * 24 * time.Hour
 	// maxBytes bounds the specs of a resource together, and namespaceBytes those of a namespace: whoever
 	// may write objects in one keeps no others from service.
 	maxBytes, namespaceBytes = 48 << 20, 4 << 20
@@ -140,10 +140,11 @@ func (r *room) add(namespace string, bytes int) {
 }
 
 // entry is an object. serving is the object that was applied last, which differs from newest while
-// that waits for its pin, until the time late.
+// that waits for its pin, until the time late. wait is the time that it waits then.
 type entry struct {
 	newest, serving Object
 	late            time.Time
+	wait            time.Duration
 }
 
 // New returns a Watch. It sends no request.
@@ -245,8 +246,27 @@ type wire struct {
 			Generation int64  `json:"generation"`
 			Reference  string `json:"reference"`
 		} `json:"pin"`
-		Rollout *rollout `json:"rollout,omitempty"`
+		Rollout    *rollout    `json:"rollout,omitempty"`
+		Conditions []condition `json:"conditions,omitempty"`
 	} `json:"status"`
+}
+
+type condition struct {
+	Type       string `json:"type"`
+	Reason     string `json:"reason"`
+	Generation int64  `json:"observedGeneration"`
+}
+
+// NotLoadable is the reason of the condition Resolved of a generation whose module nobody can load, as
+// the controller has found out.
+const NotLoadable = "NotLoadable"
+
+// wait returns the longest time for which a new generation waits for its pin.
+func (o *wire) wait() time.Duration {
+	if slices.Contains(o.Status.Conditions, condition{"Resolved", NotLoadable, o.Metadata.Generation}) {
+		return refusedWait
+	}
+	return pinWait
 }
 
 // keep returns the function that reduces the objects of a list to the members of wire. Of those for
@@ -320,11 +340,16 @@ func (w *Watch) put(k *kind, raw json.RawMessage, now time.Time) (bool, error) {
 		k.objects[key] = &entry{newest: newest, serving: newest}
 		return true, left
 	case e.newest.Same(&newest):
-		return false, nil
+		if e.wait == 0 || e.wait == o.wait() {
+			return false, nil
+		}
+		e.wait = o.wait()
+		e.late = now.Add(e.wait)
 	case same && !controlled && newest.Pinned == "" && pin.Reference != "" && module(newest.Spec) != "":
 		// The controller is about to resolve the module.
-		if e.late.IsZero() {
-			e.late = now.Add(pinWait)
+		if e.wait != o.wait() {
+			e.wait = o.wait()
+			e.late = now.Add(e.wait)
 		}
 		e.newest = newest
 	default:
@@ -451,7 +476,7 @@ func (w *Watch) snapshot(now time.Time) (objects []Object, next time.Duration, o
 					next = wait
 				}
 			} else if !e.late.IsZero() {
-				e.serving, e.late = e.newest, time.Time{}
+				e.serving, e.late, e.wait = e.newest, time.Time{}, 0
 			}
 			objects = append(objects, e.serving)
 		}

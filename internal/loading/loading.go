@@ -1,5 +1,5 @@
 // Package loading passes settings of a plugin to host.Runtime.Load that no configuration has: those
-// of a replay and of a shadow.
+// of a replay, of a shadow, and of a load that finds out whether there can be one.
 package loading
 
 import (
@@ -17,6 +17,11 @@ type Settings struct {
 	Throttle Throttle
 	// Outside answers instead of the machine's clock and its source of random numbers.
 	Outside Outside
+	// Compiled, unless it is nil, is called when the module is compiled, before any of its code runs. An
+	// error ends the load.
+	Compiled func() error
+	// Unconfigured starts the guest and no more: it is neither configured nor probed.
+	Unconfigured bool
 }
 
 // Throttle slows down the calls of a plugin.

@@ -1,6 +1,6 @@
 // Package wall runs guests in a child process. The child is the program itself, executed again: a
 // hook in an init function, [Main], turns it into a server of one module before anything else of the
-// program runs. It has no privileges, no files but its channel, and only the system calls that serving
+// program runs. Its role, the name under which it was started, selects the hook. It has no privileges, no files but its channel, and only the system calls that serving
 // needs.
 //
 // A [Process] has a socket, over which it gets its module and file descriptors. Each instance has a

@@ -15,8 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// argument is the name by which a program knows that it is a child.
-const argument = "kubewasm-guest"
+// Guest is the role of a child that runs guests. A role is the name by which a program knows that it is a
+// child.
+const Guest = "kubewasm-guest"
 
 // channel is the descriptor of a child's socket.
 const channel = 3
@@ -89,8 +90,8 @@ func NewProcess(socket int) *Process {
 	return &Process{socket: socket, lanes: map[*Lane]struct{}{}, done: make(chan struct{})}
 }
 
-// Start starts a child, with so many bytes of private memory beside those of dataBytes.
-func Start(guests uint64) (*Process, error) {
+// Start starts a child in a role, with so many bytes of private memory at most.
+func Start(role string, bytes uint64) (*Process, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("start a process for a guest: %w", err)
@@ -105,7 +106,7 @@ func Start(guests uint64) (*Process, error) {
 			attr := w.attr
 			attr.Pdeathsig = unix.SIGKILL
 			attr.Setsid = true // Signals of a terminal are for the parent.
-			p.process, err = os.StartProcess("/proc/self/exe", []string{argument, strconv.FormatUint(guests, 10)}, &os.ProcAttr{Dir: "/", Env: []string{}, Files: []*os.File{nil, nil, nil, theirs}, Sys: &attr})
+			p.process, err = os.StartProcess("/proc/self/exe", []string{role, strconv.FormatUint(bytes, 10)}, &os.ProcAttr{Dir: "/", Env: []string{}, Files: []*os.File{nil, nil, nil, theirs}, Sys: &attr})
 			if err == nil {
 				if w.weak != "" {
 					p.Weak = append(p.Weak, fmt.Sprintf("%s: %v", w.weak, errors.Join(errs...)))
@@ -245,20 +246,20 @@ type Child struct {
 	Weak []string
 }
 
-// Main returns if the process is not a child. Otherwise it shuts the process in, has serve serve, and
-// ends the process.
-func Main(serve func(*Child)) {
-	if len(os.Args) != 2 || os.Args[0] != argument {
+// Main returns if the process is not a child in the role. Otherwise it shuts the process in, has serve
+// serve, and ends the process.
+func Main(role string, serve func(*Child)) {
+	if len(os.Args) != 2 || os.Args[0] != role {
 		return
 	}
-	guests, err := strconv.ParseUint(os.Args[1], 10, 62)
+	data, err := strconv.ParseUint(os.Args[1], 10, 62)
 	if err != nil {
 		return
 	}
 	if kind, err := unix.GetsockoptInt(channel, unix.SOL_SOCKET, unix.SO_TYPE); err != nil || kind != unix.SOCK_SEQPACKET {
 		return
 	}
-	weak, err := shutIn(guests)
+	weak, err := shutIn(data)
 	if err != nil {
 		os.Exit(3)
 	}

@@ -20,13 +20,10 @@ import (
 	"github.com/kubewasm/kubewasm/internal/snapmem"
 )
 
-// dataBytes is the maximum private memory of a child, for the compiler above all, without the memories
-// of guests.
-const dataBytes = 2 << 30
-
-// shutIn takes everything from the process that serving does not need. weak are the parts that the
-// kernel or the program does not have. After an error the process must end.
-func shutIn(guests uint64) (weak []string, err error) {
+// shutIn takes everything from the process that serving does not need, and leaves it so many bytes of
+// private memory. weak are the parts that the kernel or the program does not have. After an error the
+// process must end.
+func shutIn(data uint64) (weak []string, err error) {
 	runtime.GOMAXPROCS(min(runtime.NumCPU(), 4)) // It also ends the runtime's reads of the cgroup.
 	debug.SetGCPercent(50)
 	// The runtime's poller must have its descriptors before no more can be made.
@@ -46,7 +43,7 @@ func shutIn(guests uint64) (weak []string, err error) {
 	for _, l := range []struct {
 		resource int
 		most     uint64
-	}{{unix.RLIMIT_CORE, 0}, {unix.RLIMIT_FSIZE, 0}, {unix.RLIMIT_MEMLOCK, 0}, {unix.RLIMIT_MSGQUEUE, 0}, {unix.RLIMIT_DATA, dataBytes + guests}, {unix.RLIMIT_NOFILE, 64}} {
+	}{{unix.RLIMIT_CORE, 0}, {unix.RLIMIT_FSIZE, 0}, {unix.RLIMIT_MEMLOCK, 0}, {unix.RLIMIT_MSGQUEUE, 0}, {unix.RLIMIT_DATA, data}, {unix.RLIMIT_NOFILE, 64}} {
 		if err := unix.Setrlimit(l.resource, &unix.Rlimit{Cur: l.most, Max: l.most}); err != nil {
 			return nil, err
 		}

@@ -128,7 +128,7 @@ const (
 	// message says why not.
 	ConditionReady = "Ready"
 	// ConditionResolved is true if the tag of the module was resolved to a digest, and the module
-	// fetched and checked.
+	// fetched, checked and found loadable.
 	ConditionResolved = "Resolved"
 	// ConditionSent is true if a webhook configuration sends the requests that a policy is for.
 	ConditionSent = "Sent"

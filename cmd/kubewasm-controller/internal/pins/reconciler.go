@@ -50,6 +50,10 @@ type Reconciler struct {
 	Registries *oci.Client
 	// Interval is the time between two resolutions of a tag that is followed.
 	Interval time.Duration
+	// DryLoads load modules before they are pinned, with the specs that Reader reads from the API server;
+	// nil for none.
+	DryLoads *DryLoads
+	Reader   client.Reader
 }
 
 // SetupWithManager adds the controllers to a manager. Policies of namespaces have their own: a
@@ -160,12 +164,24 @@ func (r *Reconciler) Reconcile(ctx context.Context, key plugin.Key) (reconcile.R
 		ref.Digest, err = clusterplugins.Verify(ctx, r.Registries, ref, rules)
 	}
 	if err == nil {
-		digest, err = r.fetch(ctx, ref, spec)
+		err = r.refused(ctx, p, ref)
+	}
+	var artifact *oci.Artifact
+	if err == nil {
+		artifact, err = r.fetch(ctx, ref, spec)
+	}
+	if err == nil {
+		digest, err = artifact.Digest, r.DryLoads.check(ctx, r.Reader, p, artifact)
 	}
 	if err != nil {
 		reason := reasonFailed
-		if errors.As(err, new(*oci.TrustError)) {
+		switch {
+		case errors.As(err, new(*oci.TrustError)):
 			reason = reasonUntrusted
+		case errors.As(err, new(notLoadableError)):
+			reason = clusterplugins.NotLoadable
+		case artifact != nil:
+			return reconcile.Result{}, err // It was not loaded.
 		}
 		return reconcile.Result{}, r.failed(ctx, p, condition, reason, err)
 	}
@@ -185,29 +201,48 @@ func (r *Reconciler) failed(ctx context.Context, p plugin.Plugin, condition *met
 	return fmt.Errorf("resolve the module of %s: %w", p.Key, err)
 }
 
-// fetch fetches and verifies the artifact of a reference, and returns its digest.
-func (r *Reconciler) fetch(ctx context.Context, ref oci.Reference, spec *plugin.Spec) (digest string, err error) {
+// refused returns the error with which a module was refused for the generation of a plugin, nil if it
+// was not, or if the reference has another one by now.
+func (r *Reconciler) refused(ctx context.Context, p plugin.Plugin, ref oci.Reference) error {
+	was, refusal := r.DryLoads.before(p)
+	if refusal == nil {
+		return nil
+	}
+	if ref.Digest == "" {
+		var err error
+		if ref.Digest, err = r.Registries.Resolve(ctx, ref); err != nil {
+			return err
+		}
+	}
+	if ref.Digest != was {
+		return nil
+	}
+	return refusal
+}
+
+// fetch fetches and verifies the artifact of a reference.
+func (r *Reconciler) fetch(ctx context.Context, ref oci.Reference, spec *plugin.Spec) (*oci.Artifact, error) {
 	if ref.Digest == "" && spec.Module.SHA256 == "" {
 		// A pin would vouch for what nobody does.
 		trusted, err := r.Registries.HasRule(ref)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		if !trusted {
-			return "", errors.New("nothing vouches for the target of a tag: add a digest, module.sha256, or a rule of trust for the repository")
+			return nil, errors.New("nothing vouches for the target of a tag: add a digest, module.sha256, or a rule of trust for the repository")
 		}
 	}
 	artifact, err := r.Registries.Fetch(ctx, ref)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if artifact.Stale {
-		return "", errors.New("the registry is away")
+		return nil, errors.New("the registry is away")
 	}
 	if sum := sha256.Sum256(artifact.Module); spec.Module.SHA256 != "" && !strings.EqualFold(spec.Module.SHA256, hex.EncodeToString(sum[:])) {
-		return "", fmt.Errorf("the module has the SHA-256 %x, want %s", sum, spec.Module.SHA256)
+		return nil, fmt.Errorf("the module has the SHA-256 %x, want %s", sum, spec.Module.SHA256)
 	}
-	return artifact.Digest, nil
+	return artifact, nil
 }
 
 // apply writes a pin, nil for none, and a condition.

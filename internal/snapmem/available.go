@@ -1,4 +1,4 @@
-package host
+package snapmem
 
 import (
 	"bufio"
@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// availableMemory returns the memory available to this process, in bytes: the machine's memory, or
+// Available returns the memory available to this process, in bytes: the machine's memory, or
 // the lowest limit of its cgroup and the cgroups above. root is the root of the file system. The
 // result is 0 if it is unknown.
 //
 // See https://docs.kernel.org/admin-guide/cgroup-v2.html and cgroup-v1/memory.html
 // in the same guide.
-func availableMemory(root fs.FS) uint64 {
+func Available(root fs.FS) uint64 {
 	available := uint64(math.MaxUint64)
 	if b, err := fs.ReadFile(root, "proc/meminfo"); err == nil {
 		for line := range bytes.Lines(b) {

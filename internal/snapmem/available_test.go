@@ -1,4 +1,4 @@
-package host
+package snapmem
 
 import (
 	"os"
@@ -47,7 +47,7 @@ func TestAvailableMemory(t *testing.T) {
 			for name, contents := range test.files {
 				root[name] = &fstest.MapFile{Data: []byte(contents)}
 			}
-			if got := availableMemory(root); got != test.want {
+			if got := Available(root); got != test.want {
 				t.Errorf("got %d, want %d", got, test.want)
 			}
 		})
@@ -55,7 +55,7 @@ func TestAvailableMemory(t *testing.T) {
 	if _, err := os.Stat("/proc/meminfo"); err != nil {
 		t.Skip("no /proc")
 	}
-	if got := availableMemory(os.DirFS("/")); got < 1<<20 {
+	if got := Available(os.DirFS("/")); got < 1<<20 {
 		t.Errorf("this process may have %d bytes", got)
 	}
 }
