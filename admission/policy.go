@@ -245,8 +245,7 @@ const (
 )
 
 // logVerdict logs the reason of a denial or a failure, also for a policy that monitors. The log of
-// a policy has a budget, beyond which lines are dropped and counted. A quota that is used up has a line
-// of its own, for all calls.
+// a policy has a budget, beyond which lines are dropped and counted. Quotas log for themselves.
 func logVerdict(ctx context.Context, p Policy, req *policy.Request, v *verdict) {
 	l, ok := inner(p).(logger)
 	if !ok || l.logger() == nil || v.failure == nil && v.Allowed && !v.Mutates() || errors.Is(v.failure, loading.ErrQuota) {

@@ -78,9 +78,7 @@ func (rt *Runtime) Load(ctx context.Context, cfg Config, adapter Adapter) (*Plug
 		return nil, err
 	}
 	p := &Plugin{cfg: cfg, label: cfg.label(), source: source, adapter: adapter, with: loading.Of(ctx), runtime: rt, swapping: make(chan struct{}, 1)}
-	if p.with.Account == nil {
-		p.with.Account = loading.AccountOf(cfg.Observer, p.label)
-	}
+	p.with.Account = cmp.Or(p.with.Account, loading.AccountOf(cfg.Observer, p.label))
 	logBytes := cfg.Limits.Or(adapter.Defaults).Or(DefaultLimits()).LogBytes
 	p.lines, p.calls = lograte.New(logBytes), lograte.New(logBytes)
 	p.callLogger = lograte.Logger(cfg.Logger, p.calls)

@@ -133,7 +133,7 @@ func (a *fuelAccount) Err() error {
 	}
 	if !b.told {
 		b.told = true
-		q.logger.Warn("the policies of a namespace have used up their quota of fuel; their failure policies decide", "namespace", a.namespace, "fuelPerSecond", int64(b.perSecond))
+		q.logger.Warn("the policies of a namespace have used up their quota of fuel; their failure policies decide", "namespace", a.namespace, "limit", int64(b.perSecond))
 	}
 	const longest = 1e9 // Seconds, which a Duration can hold.
 	wait := time.Duration(min(-b.fuel/b.perSecond, longest) * float64(time.Second))

@@ -70,8 +70,7 @@
 //
 // A caller gets no instance because all are in use until its context ends (saturated), the plugin
 // is disabled, there is no memory for a new one (memory), the plugin is closed, it could not be
-// loaded yet (unavailable), the policies of its namespace have used up their fuel (quota), or a new
-// instance fails (other).
+// loaded yet (unavailable), its namespace has no fuel left (quota), or a new instance fails (other).
 //
 // # Cardinality
 //

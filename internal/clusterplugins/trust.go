@@ -32,11 +32,10 @@ type trust struct {
 
 // quota is what the policies of a namespace may have together, 0 for no bound.
 type quota struct {
-	Policies    int               `json:"policies"`
-	Instances   int               `json:"instances"`
-	MemoryBytes resource.Quantity `json:"memoryBytes"`
-	// FuelPerSecond is the fuel of their calls over time.
-	FuelPerSecond int64 `json:"fuelPerSecond"`
+	Policies      int               `json:"policies"`
+	Instances     int               `json:"instances"`
+	MemoryBytes   resource.Quantity `json:"memoryBytes"`
+	FuelPerSecond int64             `json:"fuelPerSecond"`
 }
 
 // Trusts are the ModuleTrusts of a cluster. Without any, nothing is restricted by them.
