@@ -13,6 +13,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/cut"
+	"github.com/kubewasm/kubewasm/internal/loading"
 	"github.com/kubewasm/kubewasm/internal/serving"
 )
 
@@ -244,10 +245,10 @@ const (
 )
 
 // logVerdict logs the reason of a denial or a failure, also for a policy that monitors. The log of
-// a policy has a budget, beyond which lines are dropped and counted.
+// a policy has a budget, beyond which lines are dropped and counted. Quotas log for themselves.
 func logVerdict(ctx context.Context, p Policy, req *policy.Request, v *verdict) {
 	l, ok := inner(p).(logger)
-	if !ok || l.logger() == nil || v.failure == nil && v.Allowed && !v.Mutates() {
+	if !ok || l.logger() == nil || v.failure == nil && v.Allowed && !v.Mutates() || errors.Is(v.failure, loading.ErrQuota) {
 		return
 	}
 	denied, failed, level := serving.DeniedMessage, "policy failed", slog.LevelWarn

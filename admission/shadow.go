@@ -11,6 +11,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/shadow"
+	"github.com/kubewasm/kubewasm/internal/loading"
 	"github.com/kubewasm/kubewasm/internal/serving"
 )
 
@@ -175,6 +176,9 @@ func outcomeOf(err error) string {
 func (p *Plugin) repeat(req *policy.Request, mutating bool, serving verdict, told *answers.Answers) shadow.Call {
 	request, raw, index := *req.AdmissionRequest, req.Raw, req.Index
 	return func(ctx context.Context, c shadow.Candidate) shadow.Outcome {
+		if errors.Is(serving.failure, loading.ErrQuota) {
+			return shadow.Outcome{Uncompared: true}
+		}
 		candidate := c.(*Plugin)
 		req := policy.NewRequest(&request, index)
 		defer req.Free()
@@ -187,6 +191,8 @@ func (p *Plugin) repeat(req *policy.Request, mutating bool, serving verdict, tol
 		was, wasText := answerOf(ctx, req, &serving)
 		is, isText := answerOf(ctx, req, &v)
 		switch {
+		case errors.Is(v.failure, loading.ErrQuota): // The quota is that of both versions.
+			return shadow.Outcome{Uncompared: true}
 		case told.Unknown != "":
 			o.Serving, o.Asked = was, told.Unknown
 		case v.failure != nil && serving.failure == nil:

@@ -16,6 +16,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/host/shadow"
+	"github.com/kubewasm/kubewasm/internal/loading"
 	"github.com/kubewasm/kubewasm/internal/testkit/replaying"
 )
 
@@ -302,6 +303,58 @@ func TestShadowOfAConverter(t *testing.T) {
 			}
 			if test.change != "" && (got.Groups[0].Change != test.change || !strings.Contains(got.Groups[0].Examples[0], "CronTab shop/backup")) {
 				t.Errorf("got %+v", got.Groups)
+			}
+		})
+	}
+}
+
+// scriptedAccount is an account with answers to the questions whether a call may begin.
+type scriptedAccount struct {
+	mu      sync.Mutex
+	answers []error
+}
+
+func (a *scriptedAccount) AccountOf(string) loading.Account { return a }
+func (a *scriptedAccount) Charge(int64)                     {}
+
+func (a *scriptedAccount) Err() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.answers) == 0 {
+		return nil
+	}
+	err := a.answers[0]
+	a.answers = a.answers[1:]
+	return err
+}
+
+func (*scriptedAccount) Called(context.Context, host.CallEvent) {}
+func (*scriptedAccount) Built(context.Context, host.BuildEvent) {}
+func (*scriptedAccount) CacheHits(string, string, uint64)       {}
+func (*scriptedAccount) Refused(context.Context, string, error) {}
+func (*scriptedAccount) Restarted(string, bool)                 {}
+
+// An account that refuses a call of one of two versions says nothing about either.
+func TestShadowsAreNotComparedByTheirQuota(t *testing.T) {
+	for name, answers := range map[string][]error{
+		"the candidate":       {nil, nil, loading.ErrQuota}, // Each call asks twice.
+		"the serving version": {loading.ErrQuota, nil, nil},
+		"both":                {loading.ErrQuota, loading.ErrQuota},
+	} {
+		t.Run(name, func(t *testing.T) {
+			account := new(scriptedAccount)
+			cfg := config(t, "p", scripted)
+			cfg.Config.Observer = account
+			cfg.Shadow = shadowing(`{"warning": "beware"}`)
+			cfg.Shadow.Module.Source = cfg.Module.Source
+			p := load(t, cfg)
+			await(t, p.Shadow(), "running", running)
+			account.mu.Lock()
+			account.answers = answers
+			account.mu.Unlock()
+			ask(t, p)
+			if got := p.Shadow().Status(); got.Uncompared != 1 || got.Failed != 0 || got.Compared != 0 {
+				t.Errorf("got %+v", got)
 			}
 		})
 	}

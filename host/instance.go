@@ -329,6 +329,9 @@ func (i *Instance) end(ctx context.Context, name string, start time.Time, err er
 		stain := i.Stain()
 		trap.Reason, trap.Output = stain.Text(trap.Reason), stain.Text(trap.Output)
 	}
+	if account := i.plugin.with.Account; account != nil {
+		account.Charge(i.meter.used(i.version.limits.Fuel))
+	}
 	if observer := i.plugin.cfg.Observer; observer != nil {
 		observer.Called(ctx, CallEvent{
 			Plugin: i.plugin.label, Digest: i.version.digest, Function: name, Start: start, Duration: time.Since(start), Fuel: i.meter.used(i.version.limits.Fuel), Err: err,

@@ -28,7 +28,7 @@ type Observer interface {
 	CacheHits(plugin, function string, n uint64)
 	// Refused receives the error of a caller of [Plugin.Acquire] that got no
 	// instance: an [ErrSaturated], [ErrDisabled], [ErrMemory] or [ErrClosed],
-	// or the error of a new instance. ctx is the caller's.
+	// the error of a new instance, or that of a quota. ctx is the caller's.
 	Refused(ctx context.Context, plugin string, err error)
 	// Restarted is called for an instance that was reset from the snapshot or,
 	// if that failed, replaced.
@@ -82,6 +82,15 @@ func (l observerList) Skipped(plugin, function string) {
 			s.Skipped(plugin, function)
 		}
 	}
+}
+
+func (l observerList) AccountOf(plugin string) loading.Account {
+	for _, o := range l {
+		if a := loading.AccountOf(o, plugin); a != nil {
+			return a
+		}
+	}
+	return nil
 }
 
 func (l observerList) CacheHits(plugin, function string, n uint64) {

@@ -78,6 +78,7 @@ func (rt *Runtime) Load(ctx context.Context, cfg Config, adapter Adapter) (*Plug
 		return nil, err
 	}
 	p := &Plugin{cfg: cfg, label: cfg.label(), source: source, adapter: adapter, with: loading.Of(ctx), runtime: rt, swapping: make(chan struct{}, 1)}
+	p.with.Account = cmp.Or(p.with.Account, loading.AccountOf(cfg.Observer, p.label))
 	logBytes := cfg.Limits.Or(adapter.Defaults).Or(DefaultLimits()).LogBytes
 	p.lines, p.calls = lograte.New(logBytes), lograte.New(logBytes)
 	p.callLogger = lograte.Logger(cfg.Logger, p.calls)
@@ -193,10 +194,15 @@ func (p *Plugin) Acquire(ctx context.Context) (*Instance, error) { return p.acqu
 // acquire takes an instance of the pinned version or, if that is nil, of the one that serves new
 // calls. It takes the instance again, unless that is nil or gone.
 func (p *Plugin) acquire(ctx context.Context, pinned *version, again *Instance) (inst *Instance, err error) {
-	if p.breaker != nil {
-		if err = p.breaker.allow(); err != nil {
-			err = fmt.Errorf("plugin %q: %w", p.cfg.Name, err)
-		}
+	account := p.with.Account
+	if account != nil {
+		err = account.Err()
+	}
+	if p.breaker != nil && err == nil {
+		err = p.breaker.allow()
+	}
+	if err != nil {
+		err = fmt.Errorf("plugin %q: %w", p.cfg.Name, err)
 	}
 	for err == nil {
 		v := pinned
@@ -215,6 +221,14 @@ func (p *Plugin) acquire(ctx context.Context, pinned *version, again *Instance) 
 		}
 		if err == nil {
 			inst.swept = false
+			if account != nil {
+				// Those that had the instance before may have used the quota up.
+				if err = account.Err(); err != nil {
+					err = fmt.Errorf("plugin %q: %w", p.cfg.Name, err)
+					v.pool.put(inst)
+					break
+				}
+			}
 			if v.tapes != nil {
 				inst.record()
 			}

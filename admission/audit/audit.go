@@ -22,6 +22,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/json"
+	"github.com/kubewasm/kubewasm/internal/loading"
 )
 
 // Auditor audits existing objects by the policies of an engine. It is safe for use by several
@@ -576,7 +577,7 @@ func (r *run) askPolicy(ctx context.Context, t *target, p *asked, o *object) ans
 	switch {
 	case e.Err != nil && ctx.Err() != nil:
 		return answer{kind: unasked}
-	case errors.Is(e.Err, host.ErrDisabled), errors.As(e.Err, new(*host.UnavailableError)):
+	case errors.Is(e.Err, host.ErrDisabled), errors.Is(e.Err, loading.ErrQuota), errors.As(e.Err, new(*host.UnavailableError)):
 		p.last.Store(&e.Err)
 		return answer{kind: unasked}
 	case e.Err != nil:

@@ -24,6 +24,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/audit"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/loading"
 	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	"github.com/kubewasm/kubewasm/internal/testkit/listserver"
 )
@@ -322,6 +323,44 @@ func TestPolicyThatFailsOnOneKind(t *testing.T) {
 		if p := result.Policies[0]; result.Asked != asked || p.Passed != 30 || !strings.HasPrefix(p.Error, "it was not asked about 37 objects: ") {
 			t.Errorf("run %d: %d asked, policy is %+v", n, result.Asked, p)
 		}
+	}
+}
+
+// budget is an account for a number of questions whether a call may begin, of which each call has two.
+type budget struct{ questions atomic.Int64 }
+
+func (b *budget) AccountOf(string) loading.Account { return b }
+func (b *budget) Charge(int64)                     {}
+
+func (b *budget) Err() error {
+	if b.questions.Add(-1) < 0 {
+		return loading.ErrQuota
+	}
+	return nil
+}
+
+func (*budget) Called(context.Context, host.CallEvent) {}
+func (*budget) Built(context.Context, host.BuildEvent) {}
+func (*budget) CacheHits(string, string, uint64)       {}
+func (*budget) Refused(context.Context, string, error) {}
+func (*budget) Restarted(string, bool)                 {}
+
+// TestPolicyOverItsQuota holds that a quota that is used up is no finding about an object, which is asked
+// about again.
+func TestPolicyOverItsQuota(t *testing.T) {
+	b := new(budget)
+	a := auditor(t, cluster(t, listserver.New(podsOf(30, nil))), func(c *audit.Config) { c.Parallel = 1 }, scripted(t, "p", func(c *admission.PluginConfig) {
+		c.Config.Observer = b
+	}))
+	b.questions.Store(20)
+	result := run(t, a)
+	if p := result.Policies[0]; !strings.Contains(p.Error, loading.ErrQuota.Error()) || len(result.Findings) != 0 || p.Passed >= 30 {
+		t.Errorf("policy is %+v, findings %q", p, lines(result))
+	}
+	b.questions.Store(1000)
+	result = run(t, a)
+	if p := result.Policies[0]; p.Error != "" || len(result.Findings) != 0 || p.Passed != 30 {
+		t.Errorf("with fuel: policy is %+v, findings %q", p, lines(result))
 	}
 }
 

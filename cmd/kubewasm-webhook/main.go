@@ -215,9 +215,10 @@ func serve(ctx context.Context, args []string, registry *prometheus.Registry) er
 	metrics.MustRegister(capabilitymetrics.New(asked))
 
 	engine := admission.NewEngine()
+	fuel := newFuelQuotas(logger)
 	cfg := manage.Config{
 		Runtime: rt, Engine: engine, Directory: o.stateDir, Interval: o.interval, ReadyTimeout: o.readyTimeout,
-		Observer: verdicts, HostObserver: host.Observers(guests, status, program.FreeAfterBuilds()), Forget: verdicts.Forget, Logger: logger, LogLevel: &o.log.Level,
+		Observer: verdicts, HostObserver: host.Observers(guests, status, program.FreeAfterBuilds(), fuel), Forget: verdicts.Forget, Logger: logger, LogLevel: &o.log.Level,
 	}
 	cluster, err := connect(ctx, o.kube, &cfg)
 	if err != nil {
@@ -292,7 +293,7 @@ func serve(ctx context.Context, args []string, registry *prometheus.Registry) er
 		kind, _ := rt.Engine()
 		process := clusterplugins.ThisProcess("kubewasm-webhook", build.Short(), string(kind))
 		process.Secrets = secrets
-		watch, stop, err := followObjects(ctx, cluster, cfg.Namespaces, manager, artifacts, process, logger)
+		watch, stop, err := followObjects(ctx, cluster, cfg.Namespaces, manager, artifacts, fuel, process, logger)
 		if err != nil {
 			return err
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/internal/apiserver"
 	"github.com/kubewasm/kubewasm/internal/clusterplugins"
+	"github.com/kubewasm/kubewasm/internal/loading"
 	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
@@ -51,6 +52,8 @@ type objects struct {
 	labels map[string]map[string]string
 	// signatures are nil without registries.
 	signatures *signatures
+	// fuel are the quotas of fuel of the namespaces, nil for none.
+	fuel *fuelQuotas
 	// good are the objects of namespaces that were accepted last, by the names of their policies.
 	good map[string]clusterplugins.Object
 
@@ -64,13 +67,13 @@ type objects struct {
 
 // followObjects lets the manager serve the policies of the cluster until stop is called, and reports
 // on them.
-func followObjects(ctx context.Context, cluster *rest.Config, namespaces func(context.Context, string) (map[string]string, error), manager *manage.Manager, artifacts *oci.Client, process clusterplugins.Process, logger *slog.Logger) (watch *clusterplugins.Watch, stop func(), err error) {
+func followObjects(ctx context.Context, cluster *rest.Config, namespaces func(context.Context, string) (map[string]string, error), manager *manage.Manager, artifacts *oci.Client, fuel *fuelQuotas, process clusterplugins.Process, logger *slog.Logger) (watch *clusterplugins.Watch, stop func(), err error) {
 	client, err := apiClient(cluster)
 	if err != nil {
 		return nil, nil, err
 	}
 	manager.ExpectCluster()
-	o := &objects{manager: manager, client: client, process: process, logger: logger, namespaces: namespaces}
+	o := &objects{manager: manager, client: client, process: process, logger: logger, namespaces: namespaces, fuel: fuel}
 	ctx, cancel := context.WithCancel(ctx)
 	o.signatures = newSignatures(ctx, artifacts, func() {
 		o.applying.Lock()
@@ -118,6 +121,7 @@ func (o *objects) put(list []clusterplugins.Object) {
 	trusts, mistakes := clusterplugins.TrustsOf(list)
 	list = slices.DeleteFunc(slices.Clone(list), func(object clusterplugins.Object) bool { return object.Kind == clusterplugins.ModuleTrusts.Kind })
 	tenants := o.tenants(trusts, list)
+	o.setFuel(tenants)
 	of := map[string]int{}
 	list = slices.DeleteFunc(list, func(object clusterplugins.Object) bool {
 		of[object.Namespace]++
@@ -172,7 +176,7 @@ type failures struct{ trial *clusterplugins.Trial }
 
 // Decided implements [admission.Observer].
 func (f failures) Decided(_ context.Context, d admission.Decision) {
-	if errors.Is(d.Err, host.ErrClosed) || errors.Is(d.Err, context.Canceled) || errors.As(d.Err, new(*host.LoadError)) {
+	if errors.Is(d.Err, host.ErrClosed) || errors.Is(d.Err, loading.ErrQuota) || errors.Is(d.Err, context.Canceled) || errors.As(d.Err, new(*host.LoadError)) {
 		return // The module is not to blame; the progress deadline is about the last.
 	}
 	f.trial.Called(d.Err, d.Duration)

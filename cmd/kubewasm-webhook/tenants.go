@@ -72,6 +72,25 @@ func (o *objects) labelsOf(namespace string) (map[string]string, error) {
 	return of, err
 }
 
+// setFuel sets the quotas of fuel of namespaces. One whose ModuleTrusts are unknown, or which has none,
+// keeps its quota: what still serves for it is withdrawn, or was allowed before.
+func (o *objects) setFuel(tenants map[string]*tenant) {
+	if o.fuel == nil {
+		return
+	}
+	perSecond := map[string]int64{}
+	for namespace, t := range tenants {
+		switch {
+		case namespace == "":
+		case t.err != nil:
+			perSecond[namespace] = -1
+		default:
+			perSecond[namespace] = t.allowed.FuelPerSecond()
+		}
+	}
+	o.fuel.set(perSecond)
+}
+
 // policy returns the policy of an object, unless the namespace may not have it.
 func (t *tenant) policy(object *clusterplugins.Object) manage.ClusterPolicy {
 	allowed, err := t.allowed, t.err

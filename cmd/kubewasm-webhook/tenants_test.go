@@ -70,6 +70,8 @@ func TestWhatAnOwnerOfANamespaceCannotDo(t *testing.T) {
 		{"another name", "shop", of(ours, `"name":"required-labels",`), "name is that of the object"},
 		// The processors and the memory of others.
 		{"time", "shop", `{"module":{` + ours + `},"limits":{"instances":1,"memoryBytes":"1Mi","timeout":"11s"},` + pods + `}`, "limits.timeout is more than the default"},
+		{"fuel of a call", "shop", `{"module":{` + ours + `},"limits":{"instances":1,"memoryBytes":"1Mi","fuel":3000000000},` + pods + `}`, "limits.fuel is more than the default"},
+		{"a quota of one's own", "shop", of(ours, `"quota":{"fuelPerSecond":1000000000000},`), "quota"},
 		{"memory of a guest", "shop", `{"module":{` + ours + `},"limits":{"instances":1,"memoryBytes":"300Mi"},` + pods + `}`, "limits.memoryBytes is more than the default"},
 		{"memory of all guests", "shop", `{"module":{` + ours + `},"limits":{"instances":8,"memoryBytes":"200Mi"},` + pods + `}`, "may have 1073741824 bytes of memory together, and with this one have"},
 		{"processors", "shop", `{"module":{` + ours + `},"limits":{"instances":9,"memoryBytes":"1Mi"},` + pods + `}`, "may have 8 instances together, and with this one have 9"},

@@ -31,6 +31,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
 	"github.com/kubewasm/kubewasm/host/shadow"
+	"github.com/kubewasm/kubewasm/internal/loading"
 )
 
 // component is a process with plugins and an endpoint for its metrics.
@@ -664,9 +665,11 @@ func TestRefusedCallersAreCounted(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
+	c.metrics.Refused(t.Context(), "spins", fmt.Errorf("plugin %q: %w", "spins", loading.ErrQuota))
 	want := page{
 		`kubewasm_acquire_failures_total{plugin="spins",reason="saturated"}`: 1,
 		`kubewasm_acquire_failures_total{plugin="spins",reason="disabled"}`:  2,
+		`kubewasm_acquire_failures_total{plugin="spins",reason="quota"}`:     1,
 	}
 	if diff := cmp.Diff(want, c.scrape(t).with("kubewasm_acquire_failures_total", "")); diff != "" {
 		t.Errorf("series (-want +got):\n%s", diff)

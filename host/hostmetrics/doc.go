@@ -70,12 +70,12 @@
 //
 // A caller gets no instance because all are in use until its context ends (saturated), the plugin
 // is disabled, there is no memory for a new one (memory), the plugin is closed, it could not be
-// loaded yet (unavailable), or a new instance fails (other).
+// loaded yet (unavailable), its namespace has no fuel left (quota), or a new instance fails (other).
 //
 // # Cardinality
 //
 // No label holds data from a guest. Plugins are named by the configuration, with a Config.Scope as
-// scope/name; functions by the ABI. A plugin has one digest at a time. A plugin has 58 series, and
+// scope/name; functions by the ABI. A plugin has one digest at a time. A plugin has 59 series, and
 // 30 for each of its functions that was called. Those that run once in each instance, such as
 // configure, have none. All results
 // of a function appear with its first call, as 0, since rate and increase do not see the step from

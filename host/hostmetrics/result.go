@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/loading"
 )
 
 // callResult is the result of a call: the index of its label.
@@ -50,10 +51,11 @@ const (
 	refusedMemory
 	refusedClosed
 	refusedUnavailable
+	refusedQuota
 	refusedOther
 )
 
-var refusalLabels = [...]string{"saturated", "disabled", "memory", "closed", "unavailable", "other"}
+var refusalLabels = [...]string{"saturated", "disabled", "memory", "closed", "unavailable", "quota", "other"}
 
 func refusalOf(err error) refusal {
 	var unavailable *host.UnavailableError
@@ -70,6 +72,8 @@ func refusalOf(err error) refusal {
 		return refusedDisabled
 	case errors.Is(err, host.ErrClosed):
 		return refusedClosed
+	case errors.Is(err, loading.ErrQuota):
+		return refusedQuota
 	default:
 		return refusedOther
 	}

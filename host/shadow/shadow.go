@@ -467,7 +467,7 @@ func (s *Shadow) run(ctx context.Context) {
 			s.log(slog.LevelError, "close shadow", "err", err)
 		}
 	}()
-	candidate, err := s.opts.Load(loading.With(ctx, loading.Settings{Throttle: s.throttle}), rt, s.change)
+	candidate, err := s.opts.Load(loading.With(ctx, loading.Settings{Throttle: s.throttle, Account: loading.AccountOf(s.opts.Observer, s.opts.Plugin)}), rt, s.change)
 	if err != nil {
 		s.log(slog.LevelError, "the shadow cannot be loaded", "err", err)
 		s.stop("load: " + err.Error())

@@ -32,9 +32,10 @@ type trust struct {
 
 // quota is what the policies of a namespace may have together, 0 for no bound.
 type quota struct {
-	Policies    int               `json:"policies"`
-	Instances   int               `json:"instances"`
-	MemoryBytes resource.Quantity `json:"memoryBytes"`
+	Policies      int               `json:"policies"`
+	Instances     int               `json:"instances"`
+	MemoryBytes   resource.Quantity `json:"memoryBytes"`
+	FuelPerSecond int64             `json:"fuelPerSecond"`
 }
 
 // Trusts are the ModuleTrusts of a cluster. Without any, nothing is restricted by them.
@@ -55,7 +56,7 @@ func TrustsOf(objects []Object) (all Trusts, err error) {
 				mistake = errors.Join(mistake, fmt.Errorf("namespaceSelector: %w", selectorErr))
 			}
 			mistake = errors.Join(mistake, signaturesErr(t.Signatures))
-			if q := t.Quota; min(q.Policies, q.Instances, q.MemoryBytes.Sign()) < 0 { // 0 would be no bound.
+			if q := t.Quota; min(q.Policies, q.Instances, q.MemoryBytes.Sign()) < 0 || q.FuelPerSecond < 0 { // 0 would be no bound.
 				mistake = errors.Join(mistake, errors.New("quota: a bound is less than 0"))
 			}
 		}
@@ -226,6 +227,27 @@ func (a *Allowed) Limits(limits host.Limits) (names []string) {
 	return names
 }
 
+// FuelPerSecond returns the fuel that the policies of the namespace may use in a second together, 0 for
+// no bound.
+func (a *Allowed) FuelPerSecond() int64 {
+	return int64(a.bound(func(q *quota) uint64 { return uint64(max(q.FuelPerSecond, 0)) }))
+}
+
+// bound returns the largest of a bound of the quotas, 0 if one of them has none.
+func (a *Allowed) bound(of func(*quota) uint64) (most uint64) {
+	if a == nil {
+		return 0
+	}
+	for i := range a.trusts {
+		n := of(&a.trusts[i].Quota)
+		if n == 0 {
+			return 0
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
 // Usage is the sum of the policies of a namespace: the calls that may run at the same time, and their
 // memory.
 type Usage struct {
@@ -250,15 +272,7 @@ func (a *Allowed) Add(u *Usage, limits host.Limits, instances int) error {
 		{"instances", ": lower limits.instances", uint64(next.instances), func(q *quota) uint64 { return uint64(max(q.Instances, 0)) }},
 		{"bytes of memory", ": lower limits.memoryBytes or limits.instances", next.memory, func(q *quota) uint64 { return uint64(max(q.MemoryBytes.Value(), 0)) }},
 	} {
-		if a == nil {
-			break
-		}
-		most, bounded := uint64(0), true
-		for i := range a.trusts {
-			of := q.of(&a.trusts[i].Quota)
-			most, bounded = max(most, of), bounded && of != 0
-		}
-		if bounded && q.used > most {
+		if most := a.bound(q.of); most != 0 && q.used > most {
 			return fmt.Errorf("the policies of the namespace %q may have %d %s together, and with this one have %d%s", a.namespace, most, q.name, q.used, q.hint)
 		}
 	}

@@ -18,6 +18,8 @@ func TestMistakesOfModuleTrustsAllowNothing(t *testing.T) {
 		"negative policies":    {`{"inline": true, "quota": {"policies": -1}}`, "less than 0"},
 		"negative instances":   {`{"inline": true, "quota": {"instances": -1}}`, "less than 0"},
 		"negative memory":      {`{"inline": true, "quota": {"memoryBytes": "-1Gi"}}`, "less than 0"},
+		"negative fuel":        {`{"inline": true, "quota": {"fuelPerSecond": -1}}`, "less than 0"},
+		"fuel of no number":    {`{"inline": true, "quota": {"fuelPerSecond": "1Gi"}}`, "fuelPerSecond"},
 		"memory of no number":  {`{"inline": true, "quota": {"memoryBytes": "much"}}`, "quantities"},
 		"limits of no number":  {`{"inline": true, "limits": {"timeout": "long"}}`, "timeout"},
 		"a spec of other type": {`[]`, "a list"},
@@ -76,6 +78,36 @@ func TestSignaturesOfModuleTrusts(t *testing.T) {
 		}
 		if got := strings.Join(keys, " "); got != tt.want {
 			t.Errorf("%s: the rules are %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// TestFuelOfModuleTrusts holds that the largest quota of fuel counts, and none bounds nothing.
+func TestFuelOfModuleTrusts(t *testing.T) {
+	for name, tt := range map[string]struct {
+		specs []string
+		want  int64
+	}{
+		"no ModuleTrust":          {nil, 0},
+		"one":                     {[]string{`{"quota": {"fuelPerSecond": 100}}`}, 100},
+		"two":                     {[]string{`{"quota": {"fuelPerSecond": 100}}`, `{"quota": {"fuelPerSecond": 9000000000}}`}, 9_000_000_000},
+		"one without a bound":     {[]string{`{"quota": {"fuelPerSecond": 100}}`, `{"quota": {"policies": 1}}`}, 0},
+		"one of other namespaces": {[]string{`{"quota": {"fuelPerSecond": 100}}`, `{"namespaceSelector": "a=c"}`}, 100},
+	} {
+		var objects []clusterplugins.Object
+		for _, spec := range tt.specs {
+			objects = append(objects, clusterplugins.Object{Kind: clusterplugins.ModuleTrusts.Kind, Name: "t", Spec: []byte(spec)})
+		}
+		trusts, err := clusterplugins.TrustsOf(objects)
+		if err != nil {
+			t.Fatal(err)
+		}
+		allowed, err := trusts.For("shop", map[string]string{"a": "b"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := allowed.FuelPerSecond(); got != tt.want {
+			t.Errorf("%s: %d, want %d", name, got, tt.want)
 		}
 	}
 }

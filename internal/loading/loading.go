@@ -4,6 +4,7 @@ package loading
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/kubewasm/kubewasm/internal/recording"
@@ -22,6 +23,8 @@ type Settings struct {
 	Compiled func() error
 	// Unconfigured starts the guest and no more: it is neither configured nor probed.
 	Unconfigured bool
+	// Account is charged for the calls of the plugin. By default it is that of the host.Observer.
+	Account Account
 }
 
 // Throttle slows down the calls of a plugin.
@@ -39,6 +42,19 @@ type Outside interface {
 	Time() int64
 	// Random fills b.
 	Random(b []byte)
+}
+
+// ErrQuota is the error of a caller that gets no instance since the [Account] of the plugin is empty.
+var ErrQuota = errors.New("the quota of fuel is used up")
+
+// Account bounds the fuel that the calls of several plugins use over time. It is safe for use by
+// several goroutines.
+type Account interface {
+	// Err returns nil if a call may begin. Otherwise it returns the reason, which wraps ErrQuota.
+	Err() error
+	// Charge receives the fuel that a call has used, whatever its result. The start of an instance is
+	// charged, too, and always allowed.
+	Charge(fuel int64)
 }
 
 type key struct{}

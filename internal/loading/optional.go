@@ -18,6 +18,20 @@ type SkipObserver interface {
 	Skipped(plugin, function string)
 }
 
+// AccountObserver is a host.Observer that also has the accounts of plugins.
+type AccountObserver interface {
+	// AccountOf returns the account of a plugin by its label, nil if it has none.
+	AccountOf(plugin string) Account
+}
+
+// AccountOf returns the account that a host.Observer has for a plugin, nil if there is none.
+func AccountOf(observer any, plugin string) Account {
+	if o, ok := observer.(AccountObserver); ok {
+		return o.AccountOf(plugin)
+	}
+	return nil
+}
+
 // Keeper is a host.Source that has the module even while its origin is unavailable, as the source of
 // a registry with a cache does. It is notified of the loaded module, so that a later one that was
 // refused does not replace it.

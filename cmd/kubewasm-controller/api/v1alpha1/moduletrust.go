@@ -91,6 +91,14 @@ type ModuleTrustQuota struct {
 	//
 	// +optional
 	MemoryBytes resource.Quantity `json:"memoryBytes,omitzero"`
+	// fuelPerSecond is the fuel that their calls may use in a second, on average: 2,000,000,000 keep about
+	// one processor busy. After 10 seconds without calls, the fuel of 10 seconds may be used at once. When
+	// it is used up, calls fail, and the failure policies of the policies decide, until it is paid back.
+	// Calls for requests, audits, shadows and profiles count, and starts of instances.
+	//
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	FuelPerSecond int64 `json:"fuelPerSecond,omitempty"`
 }
 
 // ModuleTrustList is a list of ModuleTrusts.
