@@ -77,7 +77,8 @@ func (r *Recording) Holds(t *testing.T, rt *host.Runtime, seeds ...uint32) {
 			}
 		}
 	}
-	if v.Withheld == 0 || v.Exact == 0 {
+	// Without a reset after each call, the time of the last one decides whether a call has any.
+	if v.Withheld == 0 || r.Odd && v.Exact == 0 {
 		t.Errorf("of %d calls %d have masked bytes, %d have none", v.Calls, v.Withheld, v.Exact)
 	}
 	t.Logf("%d calls, %d bytes, %d canaries; %d calls are repeated exactly, %d as far as they are there, %d without a promise; %s",
