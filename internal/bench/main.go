@@ -1,7 +1,7 @@
 // Command bench measures kubewasm and what it is compared with, in one run and
 // in turns, so that the ratios hold on a machine that is busy with other things.
 //
-//	go run -C internal/bench . [-only host|guest|sched|state|changing|admission|hooks|service|change|languages|oci|density|programs|scale|policyserver|audit|soak] [-soak 1m] [-idle 6m]
+//	go run -C internal/bench . [-only host|guest|sched|state|changing|admission|hooks|service|change|languages|oci|density|programs|random|scale|policyserver|audit|soak] [-soak 1m] [-idle 6m]
 //
 // It prints a row for each measurement, also of those that ended before an error or a signal,
 // and exits with 0 whenever it could
@@ -43,6 +43,7 @@ var groups = []struct {
 	{"oci", benchOCI},
 	{"density", benchDensity},
 	{"programs", benchPrograms},
+	{"random", benchRandom},
 	{"scale", benchScale},
 	{"policyserver", benchPolicyServer},
 	{"audit", benchAudit},

@@ -41,8 +41,15 @@ const (
 )
 
 // benchPrograms measures the built programs: their resident memory with plugins and without, the
-// time until they are ready, and what swaps, idle time and random requests leave behind.
+// time until they are ready, and what swaps and idle time leave behind.
 func benchPrograms(b *bench) error {
+	return withPrograms(b, func(m *programs) error { return errors.Join(m.webhooks(), m.agents(), m.schedulers()) })
+}
+
+// benchRandom measures what random requests leave behind in a built program.
+func benchRandom(b *bench) error { return withPrograms(b, (*programs).random) }
+
+func withPrograms(b *bench, run func(*programs) error) error {
 	dir, err := os.MkdirTemp("", "kubewasm-programs-*")
 	if err != nil {
 		return err
@@ -55,7 +62,7 @@ func benchPrograms(b *bench) error {
 	if m.policy, err = guestbuild.Build(b.ctx, source("../../examples/admission/required-labels")); err != nil {
 		return err
 	}
-	return errors.Join(m.webhooks(), m.random(), m.agents(), m.schedulers())
+	return run(m)
 }
 
 // programs are the measurements of built programs.
