@@ -20,6 +20,15 @@ import (
 // for. They keep no other from service.
 func TestObjectsOfANamespaceFillNothing(t *testing.T) {
 	t.Parallel()
+	for _, streams := range []bool{true, false} {
+		t.Run(fmt.Sprintf("initial events: %t", streams), func(t *testing.T) {
+			t.Parallel()
+			fillNothing(t, streams)
+		})
+	}
+}
+
+func fillNothing(t *testing.T, streams bool) {
 	object := func(namespace, name string, size int) string {
 		return fmt.Sprintf(`{"metadata":{"namespace":%q,"name":%q,"uid":"u","generation":1,"annotations":{"a":%q}},"spec":{"guestConfig":%q}}`,
 			namespace, name, strings.Repeat("a", min(size, 256<<10)), strings.Repeat("x", size))
@@ -39,12 +48,22 @@ func TestObjectsOfANamespaceFillNothing(t *testing.T) {
 	add(object("team", "small", 10))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		query := r.URL.Query()
+		all := lists[r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]]
+		switch initial := query.Get("sendInitialEvents") != ""; {
+		case initial && !streams:
+			http.Error(w, "sendInitialEvents is forbidden", http.StatusUnprocessableEntity)
+			return
+		case initial:
+			for _, object := range all {
+				fmt.Fprintf(w, `{"type":"ADDED","object":%s}`, object)
+			}
+			fmt.Fprint(w, `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}}`)
+		}
 		if query.Get("watch") != "" {
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
 			return
 		}
-		all := lists[r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]]
 		from, _ := strconv.Atoi(query.Get("continue"))
 		limit, _ := strconv.Atoi(query.Get("limit"))
 		to, more := min(from+limit, len(all)), ""

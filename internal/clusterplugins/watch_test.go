@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -157,8 +158,69 @@ func TestAWatchContinues(t *testing.T) {
 	wants(t, applied, "hook-0 a 1")
 	c.set(0, "a", 2, "", "r:2")
 	wants(t, applied, "hook-0 a 2")
-	if lists, watches := c.lists.Load(), c.watches.Load(); lists != 1 || watches < 4 {
+	if lists, watches := c.lists.Load(), c.watches.Load(); lists != 0 || watches < 4 {
 		t.Errorf("%d lists and %d watches", lists, watches)
+	}
+}
+
+// TestInitialEvents has API servers that begin watches in other ways.
+func TestInitialEvents(t *testing.T) {
+	object := func(kind, name string, generation int) string {
+		return fmt.Sprintf(`{"type":%q,"object":{"metadata":{"resourceVersion":"%d","name":%q,"uid":"u","generation":%d},"spec":{"module":{"oci":"r:1"}}}}`+"\n", kind, 2000+generation, name, generation)
+	}
+	end := `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"3000","annotations":{"k8s.io/initial-events-end":"true"}}}}`
+	for _, tt := range []struct {
+		name string
+		// begins answers the watches that ask for initial events.
+		begins func(w http.ResponseWriter, r *http.Request, n int64)
+		want   string
+		lists  int64
+	}{
+		{name: "changes before their end", begins: func(w http.ResponseWriter, r *http.Request, _ int64) {
+			_, _ = io.WriteString(w, object("ADDED", "a", 1)+object("ADDED", "b", 1)+object("MODIFIED", "a", 2)+object("DELETED", "b", 1)+object("ADDED", "c", 3)+end)
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}, want: "a u 2, c u 3"},
+		{name: "the first ends in the middle", begins: func(w http.ResponseWriter, r *http.Request, n int64) {
+			_, _ = io.WriteString(w, object("ADDED", "a", 1))
+			_ = http.NewResponseController(w).Flush()
+			if n == 1 {
+				panic(http.ErrAbortHandler)
+			}
+			_, _ = io.WriteString(w, object("ADDED", "b", 1)+end)
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}, want: "a u 1, b u 1"},
+		{name: "none: it refuses them", begins: func(w http.ResponseWriter, _ *http.Request, _ int64) {
+			listserver.Fail(w, http.StatusUnprocessableEntity, "Invalid", "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")
+		}, want: "hook-0 a 1", lists: 1},
+		{name: "none: it ignores the request", begins: func(w http.ResponseWriter, r *http.Request, _ int64) {
+			_, _ = io.WriteString(w, object("ADDED", "a", 1)+`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"3000"}}}`)
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}, want: "hook-0 a 1", lists: 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCluster(t, 1)
+			c.set(0, "a", 1, "", "r:1")
+			var n atomic.Int64
+			fault := func(w http.ResponseWriter, r *http.Request) bool {
+				begins := r.URL.Query().Get("sendInitialEvents") != ""
+				if begins {
+					tt.begins(w, r, n.Add(1))
+				}
+				return begins
+			}
+			c.fault.Store(&fault)
+			watch, applied := c.follow(t)
+			wants(t, applied, tt.want)
+			if got := c.lists.Load(); got != tt.lists {
+				t.Errorf("%d lists, want %d", got, tt.lists)
+			}
+			if err := watch.Err(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
