@@ -420,7 +420,7 @@ func (m *programs) random() error {
 	defer cancel()
 	var working sync.WaitGroup
 	var mu sync.Mutex
-	var wrong error
+	var wrong []error // Of requests that got no answer.
 	sent := 0
 	for client := range 8 {
 		rng := mathrand.New(mathrand.NewPCG(uint64(client), 1))
@@ -434,7 +434,7 @@ func (m *programs) random() error {
 				mu.Lock()
 				sent++
 				if err != nil && ctx.Err() == nil {
-					wrong = err
+					wrong = append(wrong, fmt.Errorf("%s: request %d: %w", time.Now().UTC().Format(time.TimeOnly), sent, err))
 				}
 				mu.Unlock()
 			}
@@ -447,7 +447,9 @@ func (m *programs) random() error {
 		case <-tick.C:
 			text, err := h.get("/metrics")
 			if err != nil {
-				return errors.Join(err, h.stop())
+				mu.Lock()
+				wrong = append(wrong, fmt.Errorf("%s: %w", time.Now().UTC().Format(time.TimeOnly), err))
+				mu.Unlock()
 			}
 			for line := range strings.Lines(string(text)) {
 				name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -460,8 +462,11 @@ func (m *programs) random() error {
 		}
 	}
 	working.Wait()
-	if err := errors.Join(wrong, h.stop()); err != nil {
+	if err := h.stop(); err != nil {
 		return err
+	}
+	if len(wrong) != 0 {
+		return fmt.Errorf("%d of %d requests got no answer: %w", len(wrong), sent, errors.Join(wrong[:min(len(wrong), 20)]...))
 	}
 	for _, name := range gauges {
 		all := samples[name]

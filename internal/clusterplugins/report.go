@@ -21,14 +21,16 @@ import (
 
 const (
 	// reportInterval is the interval at which states are compared, and spacing the shortest time
-	// between two writes.
-	reportInterval, spacing = time.Second, 2 * time.Second
+	// between two writes, which is spacingShare times the duration of the last one if that is longer:
+	// an API server that is slow since thousands of nodes report gets fewer reports with more in each.
+	reportInterval, spacing, spacingShare = time.Second, 2 * time.Second, 3
 	// rewrite is the time after which a report is written again, in case that somebody has changed it.
 	rewrite = 30 * time.Minute
 	// maxMessage bounds a message, and maxReport a report, in bytes.
 	maxMessage, maxReport = 1024, 1 << 20
-	// writeTime bounds the time of a write, and maxWait the time after one that failed.
-	writeTime, maxWait = 10 * time.Second, time.Minute
+	// writeTime bounds the time of a write: where thousands are in a queue, those that give up have
+	// been in vain. maxWait bounds the time after one that failed.
+	writeTime, maxWait = 30 * time.Second, time.Minute
 )
 
 // Refused is the state of an object that the process does not take.
@@ -94,7 +96,7 @@ func Report(ctx context.Context, client *apiserver.Client, of Process, states fu
 		known := states()
 		if report := of.report(known); known != nil && !now.Before(next) && (!bytes.Equal(report, last) || now.Sub(written) > rewrite) {
 			if err := of.write(ctx, client, report); err == nil {
-				last, written, next, failures, failure = report, now, now.Add(spacing), 0, ""
+				last, written, next, failures, failure = report, now, time.Now().Add(max(spacing, spacingShare*time.Since(now))), 0, ""
 			} else if ctx.Err() == nil {
 				wait := min(maxWait, spacing<<min(failures, 10))
 				failures++

@@ -30,8 +30,10 @@ import (
 	"github.com/kubewasm/kubewasm/internal/testkit/e2e/cluster"
 )
 
-// traffic counts what clients read and send, and wrote is the time of the last write, in nanoseconds.
-type traffic struct{ read, lists, watches, writes, wrote atomic.Int64 }
+// traffic counts what clients read and send: requests for lists and watches, objects written, and
+// requests that the API server refused since it had too many. wrote is the time of the last attempt to
+// write, in nanoseconds.
+type traffic struct{ read, lists, watches, writes, wrote, refused atomic.Int64 }
 
 // connection is one of several with the same counts.
 type connection struct {
@@ -39,10 +41,16 @@ type connection struct {
 	*traffic
 }
 
+// serviceAccount is the user of all agents, which API servers bound: see
+// https://kubernetes.io/docs/concepts/cluster-administration/flow-control/.
+const serviceAccount = "system:serviceaccount:default:kubewasm-agent"
+
 func (t *connection) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Impersonate-User", serviceAccount)
+	r.Header["Impersonate-Group"] = []string{"system:serviceaccounts", "system:authenticated"}
 	switch {
 	case r.Method == http.MethodPatch:
-		t.writes.Add(1)
 		t.wrote.Store(time.Now().UnixNano())
 	case r.URL.Query().Get("watch") != "":
 		t.watches.Add(1)
@@ -51,6 +59,12 @@ func (t *connection) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp, err := t.RoundTripper.RoundTrip(r)
 	if err == nil {
+		switch {
+		case resp.StatusCode == http.StatusTooManyRequests:
+			t.refused.Add(1)
+		case r.Method == http.MethodPatch && resp.StatusCode/100 == 2:
+			t.writes.Add(1)
+		}
 		resp.Body = &counted{resp.Body, &t.read}
 	}
 	return resp, err
@@ -136,6 +150,14 @@ func TestManyAgents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	binding := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": "agents"},
+		"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+		"subjects": []any{map[string]any{"kind": "ServiceAccount", "namespace": "default", "name": "kubewasm-agent"}},
+	}}
+	if _, err := client.Resource(schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"}).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	resource := client.Resource(schema.GroupVersionResource{Group: "kubewasm.dev", Version: "v1alpha1", Resource: "nodehooks"})
 	put := func(i, version int) error {
 		text := fmt.Sprintf(`{"apiVersion":"kubewasm.dev/v1alpha1","kind":"NodeHook","metadata":{"name":"hook-%03d"},"spec":{"module":{"oci":"ghcr.io/acme/hook:%d"},"levels":["Container"],"owns":["cpu_shares"],"guestConfig":{"classes":{"gold":%d,"silver":2,"bronze":1}}}}`, i, version, version)
@@ -163,7 +185,7 @@ func TestManyAgents(t *testing.T) {
 				return
 			}
 			if time.Since(start) > within {
-				t.Fatalf("never: %s: %d lists, %d watches, %d writes, %d of %d agents know an object", what, count.lists.Load(), count.watches.Load(), count.writes.Load(), reached("hook-000 1"), agents)
+				t.Fatalf("never: %s: %d lists, %d watches, %d writes, %d refused, %d of %d agents know an object", what, count.lists.Load(), count.watches.Load(), count.writes.Load(), count.refused.Load(), reached("hook-000 1"), agents)
 			}
 			time.Sleep(max(20*time.Millisecond, 4*time.Since(asked))) // Asking is no load to measure.
 		}
@@ -226,7 +248,7 @@ func TestManyAgents(t *testing.T) {
 		}
 	}
 	wait("all agents report", 20*time.Minute, func() bool { return count.writes.Load() >= int64(agents) && reported(1) == agents })
-	t.Logf("all have reported after %s, by %d writes", time.Since(begun).Round(time.Millisecond), count.writes.Load())
+	t.Logf("all have reported after %s, by %d writes; %d requests were refused", time.Since(begun).Round(time.Millisecond), count.writes.Load(), count.refused.Load())
 	// Nothing more to write, in several rounds of comparisons.
 	wait("quiet", 5*time.Minute, func() bool { return time.Since(time.Unix(0, count.wrote.Load())) > 5*time.Second })
 	var after runtime.MemStats
