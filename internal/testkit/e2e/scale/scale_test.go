@@ -30,10 +30,10 @@ import (
 	"github.com/kubewasm/kubewasm/internal/testkit/e2e/cluster"
 )
 
-// traffic counts what clients read and send: requests for lists and watches, objects written, and
-// requests that the API server refused since it had too many. wrote is the time of the last attempt to
-// write, in nanoseconds.
-type traffic struct{ read, lists, watches, writes, wrote, refused atomic.Int64 }
+// traffic counts what clients read and send: requests for lists, for watches and for those that begin
+// with all objects, objects written, and requests that the API server refused since it had too many.
+// wrote is the time of the last attempt to write, in nanoseconds.
+type traffic struct{ read, lists, watches, begins, writes, wrote, refused atomic.Int64 }
 
 // connection is one of several with the same counts.
 type connection struct {
@@ -64,6 +64,8 @@ func (t *connection) RoundTrip(r *http.Request) (*http.Response, error) {
 			t.refused.Add(1)
 		case r.Method == http.MethodPatch && resp.StatusCode/100 == 2:
 			t.writes.Add(1)
+		case r.URL.Query().Get("sendInitialEvents") != "":
+			t.begins.Add(1)
 		}
 		resp.Body = &counted{resp.Body, &t.read}
 	}
@@ -117,16 +119,16 @@ func (a *agent) applied(key string) (at time.Time, ok bool) {
 	return at, ok
 }
 
-// TestManyAgents: a change reaches each agent, each writes it once, and a restart of the connections
-// makes nobody list. KUBEWASM_SCALE is the number of agents.
+// TestManyAgents: a change reaches each agent and each webhook, each writes it once, and nobody lists,
+// also after the API server was killed. KUBEWASM_SCALE is the number of agents.
 func TestManyAgents(t *testing.T) {
-	agents, hooks := 50, 20
+	agents, hooks, replicas, policies := 50, 20, 2, 20
 	if text := os.Getenv("KUBEWASM_SCALE"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		agents, hooks = n, 200
+		agents, hooks, replicas, policies = n, 200, 20, 500
 	}
 	c := cluster.Start(t, nil)
 	client, err := dynamic.NewForConfig(c.Config)
@@ -159,12 +161,19 @@ func TestManyAgents(t *testing.T) {
 		t.Fatal(err)
 	}
 	resource := client.Resource(schema.GroupVersionResource{Group: "kubewasm.dev", Version: "v1alpha1", Resource: "nodehooks"})
+	policiesOf := client.Resource(schema.GroupVersionResource{Group: "kubewasm.dev", Version: "v1alpha1", Resource: "clusteradmissionpolicies"})
 	put := func(i, version int) error {
 		text := fmt.Sprintf(`{"apiVersion":"kubewasm.dev/v1alpha1","kind":"NodeHook","metadata":{"name":"hook-%03d"},"spec":{"module":{"oci":"ghcr.io/acme/hook:%d"},"levels":["Container"],"owns":["cpu_shares"],"guestConfig":{"classes":{"gold":%d,"silver":2,"bronze":1}}}}`, i, version, version)
 		_, err := resource.Patch(t.Context(), fmt.Sprintf("hook-%03d", i), "application/apply-patch+yaml", []byte(text), metav1.PatchOptions{FieldManager: "test", Force: new(true)})
 		return err
 	}
-	all := make([]*agent, agents)
+	putPolicy := func(i, version int) error {
+		text := fmt.Sprintf(`{"apiVersion":"kubewasm.dev/v1alpha1","kind":"ClusterAdmissionPolicy","metadata":{"name":"policy-%03d"},"spec":{"module":{"oci":"ghcr.io/acme/policy:%d"},"match":{"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]}]}}}`, i, version)
+		_, err := policiesOf.Patch(t.Context(), fmt.Sprintf("policy-%03d", i), "application/apply-patch+yaml", []byte(text), metav1.PatchOptions{FieldManager: "test", Force: new(true)})
+		return err
+	}
+	// The agents, and behind them the webhooks.
+	all := make([]*agent, agents+replicas)
 	for i := range all {
 		all[i] = &agent{at: map[string]time.Time{}}
 	}
@@ -196,6 +205,12 @@ func TestManyAgents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	wait("the policies", time.Minute, func() bool { return putPolicy(0, 1) == nil })
+	for i := range policies {
+		if err := putPolicy(i, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
 
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -216,17 +231,23 @@ func TestManyAgents(t *testing.T) {
 			connected = &connection{transport, count}
 		}
 		api := apiserver.Wrap(c.Config.Host, &http.Client{Transport: connected})
-		watch := clusterplugins.New(clusterplugins.Config{Client: api, Resources: []clusterplugins.Resource{clusterplugins.NodeHooks}, Apply: a.apply, Logger: slog.New(slog.DiscardHandler)})
+		of := []clusterplugins.Resource{clusterplugins.NodeHooks}
+		process := clusterplugins.Process{Component: "kubewasm-agent", Version: "v1", Name: fmt.Sprintf("agent-%04d", i), Namespace: "default", Node: fmt.Sprintf("node-%04d", i)}
+		if i >= agents {
+			of = []clusterplugins.Resource{clusterplugins.ClusterAdmissionPolicies, clusterplugins.AdmissionPolicies}
+			process.Component, process.Name, process.Node = "kubewasm-webhook", fmt.Sprintf("webhook-%04d", i), ""
+		}
+		watch := clusterplugins.New(clusterplugins.Config{Client: api, Resources: of, Apply: a.apply, Logger: slog.New(slog.DiscardHandler)})
 		running.Go(func() { watch.Run(ctx) })
-		running.Go(func() {
-			clusterplugins.Report(ctx, api, clusterplugins.Process{Component: "kubewasm-agent", Version: "v1", Name: fmt.Sprintf("agent-%04d", i), Namespace: "default", Node: fmt.Sprintf("node-%04d", i)}, a.states, slog.New(slog.DiscardHandler))
-		})
+		running.Go(func() { clusterplugins.Report(ctx, api, process, a.states, slog.New(slog.DiscardHandler)) })
 	}
 	begun := time.Now()
-	wait("all agents know all objects", 10*time.Minute, func() bool { return reached(fmt.Sprintf("hook-%03d 1", hooks-1)) == agents })
+	wait("all know all objects", 10*time.Minute, func() bool {
+		return reached(fmt.Sprintf("hook-%03d 1", hooks-1)) == agents && reached(fmt.Sprintf("policy-%03d 1", policies-1)) == replicas
+	})
 	t.Logf("%d agents know %d objects after %s, by %d lists and %d watches", agents, hooks, time.Since(begun).Round(time.Millisecond), count.lists.Load(), count.watches.Load())
 	reports := client.Resource(schema.GroupVersionResource{Group: "kubewasm.dev", Version: "v1alpha1", Resource: "pluginreports"})
-	reported := func(generation int64) (n int) {
+	reported := func(name string, generation int64) (n int) {
 		next := ""
 		for {
 			list, err := reports.Namespace("default").List(t.Context(), metav1.ListOptions{Limit: 200, Continue: next})
@@ -237,7 +258,7 @@ func TestManyAgents(t *testing.T) {
 				plugins, _, _ := unstructured.NestedSlice(list.Items[i].Object, "plugins")
 				if slices.ContainsFunc(plugins, func(p any) bool {
 					of := p.(map[string]any)
-					return of["name"] == "hook-000" && of["generation"] == generation
+					return of["name"] == name && of["generation"] == generation
 				}) {
 					n++
 				}
@@ -247,7 +268,7 @@ func TestManyAgents(t *testing.T) {
 			}
 		}
 	}
-	wait("all agents report", 20*time.Minute, func() bool { return count.writes.Load() >= int64(agents) && reported(1) == agents })
+	wait("all agents report", 20*time.Minute, func() bool { return count.writes.Load() >= int64(agents+replicas) && reported("hook-000", 1) == agents })
 	t.Logf("all have reported after %s, by %d writes; %d requests were refused", time.Since(begun).Round(time.Millisecond), count.writes.Load(), count.refused.Load())
 	// Nothing more to write, in several rounds of comparisons.
 	wait("quiet", 5*time.Minute, func() bool { return time.Since(time.Unix(0, count.wrote.Load())) > 5*time.Second })
@@ -263,12 +284,12 @@ func TestManyAgents(t *testing.T) {
 	}
 	wait("all agents know the change", 5*time.Minute, func() bool { return reached("hook-000 2") == agents })
 	var took []time.Duration
-	for _, a := range all {
+	for _, a := range all[:agents] {
 		at, _ := a.applied("hook-000 2")
 		took = append(took, at.Sub(changed))
 	}
 	slices.Sort(took)
-	wait("all agents report the change", 20*time.Minute, func() bool { return count.writes.Load() >= writes+int64(agents) && reported(2) == agents })
+	wait("all agents report the change", 20*time.Minute, func() bool { return count.writes.Load() >= writes+int64(agents) && reported("hook-000", 2) == agents })
 	done := time.Since(changed)
 	p99 := took[int(math.Ceil(0.99*float64(agents)))-1]
 	perAgent := float64(count.read.Load()-read) / float64(agents)
@@ -279,5 +300,26 @@ func TestManyAgents(t *testing.T) {
 	}
 	if got := count.lists.Load() - lists; got != 0 || lists != 0 {
 		t.Errorf("%d lists for a change, %d before it", got, lists)
+	}
+
+	// Watches go on or begin anew, within some seconds, and no process writes since nothing has changed.
+	begins := count.begins.Load()
+	writes = count.writes.Load()
+	c.KillAPIServer(t)
+	killed := time.Now()
+	if err := put(1, 2); err != nil {
+		t.Fatal(err)
+	}
+	if err := putPolicy(1, 2); err != nil {
+		t.Fatal(err)
+	}
+	wait("all know changes after the API server was killed", 10*time.Minute, func() bool { return reached("hook-001 2") == agents && reached("policy-001 2") == replicas })
+	t.Logf("all know a change %s after the API server was ready again; %d watches began anew", time.Since(killed).Round(time.Millisecond), count.begins.Load()-begins)
+	wait("all report the changes", 20*time.Minute, func() bool { return reported("hook-001", 2) == agents && reported("policy-001", 2) == replicas })
+	if got := count.writes.Load() - writes; got > int64(2*(agents+replicas)) {
+		t.Errorf("%d writes of %d processes after the API server was killed", got, agents+replicas)
+	}
+	if got := count.lists.Load(); got != 0 {
+		t.Errorf("%d lists", got)
 	}
 }
