@@ -363,7 +363,7 @@ func (w *world) want(namespace, label, word string) {
 }
 
 // hammer creates Pods until it is stopped. Each answer must be that of a declared version, and none
-// may fail. It returns how often each word came.
+// may fail. It returns after the first one, and stop returns how often each word came.
 func (w *world) hammer(label string, allowed ...string) (stop func() map[string]int) {
 	ctx, cancel := context.WithCancel(w.Context())
 	words := map[string]bool{}
@@ -393,6 +393,11 @@ func (w *world) hammer(label string, allowed ...string) (stop func() map[string]
 			}
 		})
 	}
+	w.until("the first answer", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(counts) > 0 || w.Failed()
+	})
 	return func() map[string]int {
 		cancel()
 		all.Wait()
