@@ -157,7 +157,7 @@ func (c *cast) file(t *testing.T) []byte {
 		Height    int    `json:"height"`
 		Timestamp int64  `json:"timestamp"`
 		Title     string `json:"title"`
-	}{2, 110, bytes.Count(c.out.Bytes(), []byte("\n")) + 1, c.begun.Unix(), "Declare a plugin"}
+	}{2, 94, bytes.Count(c.out.Bytes(), []byte("\n")) + 1, c.begun.Unix(), "Declare a plugin"}
 	for _, line := range append([]any{header}, c.events...) {
 		if err := e.Encode(line); err != nil {
 			t.Fatal(err)
