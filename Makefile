@@ -193,9 +193,10 @@ site: ## Build the documentation site in SITE, check its links, and open its pag
 	KUBEWASM_SITE=$(SITE) go test -count 1 -run '^TestInABrowser$$' ./internal/testkit/site
 
 .PHONY: pictures
-pictures: ## Write the screenshots of docs/images, which needs chromium.
+pictures: ## Write the screenshots and the recorded terminal of docs/images, which needs chromium and the newest kubectl.
 	export KUBEWASM_PICTURES=$(CURDIR)/docs/images CI=1 && \
-	  go test -C cmd/kubewasm-webhook -count=1 -run '^TestStatus$$' . && go test -C cmd/kubewasm -count=1 -run '^TestReportsForABrowser$$' .
+	  go test -C cmd/kubewasm-webhook -count=1 -run '^TestStatus$$' . && go test -C cmd/kubewasm -count=1 -run '^TestReportsForABrowser$$' . && \
+	  go test -C internal/testkit/e2e -count=1 -v -run '^TestRecording$$' ./declared && go test -count=1 -run '^TestRecordings$$' ./internal/testkit/site
 
 .PHONY: cosign
 cosign: ## Let cosign sign the fixtures of host/oci anew. It is built first, which takes 5 minutes.

@@ -391,7 +391,9 @@ func TestBreakGlass(t *testing.T) {
 // TestNotes holds that the notes tell what API servers do with requests for the webhook.
 func TestNotes(t *testing.T) {
 	const policy = "policies: [{name: p, module: {file: /plugins/p.wasm}, match: {rules: [{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods]}]}}]"
+	const cluster = "policies: [], cluster: true}\ncontroller: {enabled: true"
 	for _, test := range []struct{ values, want string }{
+		{cluster, "The controller has API servers ask it about the policies that objects of the cluster declare."},
 		{policy, "API servers ask it, and deny what they cannot ask about"},
 		{policy + ", configurations: {failurePolicy: Ignore}", "API servers ask it, and let pass what they cannot ask about"},
 		{policy + ", configurations: {enabled: false}", "API servers do not ask it: webhook.configurations.enabled is false."},

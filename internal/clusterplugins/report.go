@@ -23,6 +23,7 @@ const (
 	// reportInterval is the interval at which states are compared, and spacing the shortest time
 	// between two writes, which is spacingShare times the duration of the last one if that is longer:
 	// an API server that is slow since thousands of nodes report gets fewer reports with more in each.
+	// A version on trial that fails is reported at once: it is in service until it is rolled back.
 	reportInterval, spacing, spacingShare = time.Second, 2 * time.Second, 3
 	// rewrite is the time after which a report is written again, in case that somebody has changed it.
 	rewrite = 30 * time.Minute
@@ -89,14 +90,23 @@ func Report(ctx context.Context, client *apiserver.Client, of Process, states fu
 	var last []byte
 	var written, next time.Time
 	failures, failure := 0, ""
+	told := map[string]bool{}
 	tick := time.NewTicker(reportInterval)
 	defer tick.Stop()
 	for {
 		now := time.Now()
 		known := states()
-		if report := of.report(known); known != nil && !now.Before(next) && (!bytes.Equal(report, last) || now.Sub(written) > rewrite) {
+		failed, more := map[string]bool{}, false
+		for i := range known {
+			if s := &known[i]; s.Failing != "" {
+				trial := fmt.Sprint(s.Kind, "/", s.Namespace, "/", s.Name, "/", s.Trial)
+				failed[trial], more = true, more || !told[trial]
+			}
+		}
+		due := !now.Before(next) || failures == 0 && more
+		if report := of.report(known); known != nil && due && (!bytes.Equal(report, last) || now.Sub(written) > rewrite) {
 			if err := of.write(ctx, client, report); err == nil {
-				last, written, next, failures, failure = report, now, time.Now().Add(max(spacing, spacingShare*time.Since(now))), 0, ""
+				last, written, next, failures, failure, told = report, now, time.Now().Add(max(spacing, spacingShare*time.Since(now))), 0, "", failed
 			} else if ctx.Err() == nil {
 				wait := min(maxWait, spacing<<min(failures, 10))
 				failures++

@@ -3,10 +3,16 @@ package clusterplugins
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubewasm/kubewasm/internal/apiserver"
 )
 
 // TestEndlessChanges holds that somebody who changes an object all the time keeps nothing from being
@@ -42,6 +48,50 @@ func TestEndlessChanges(t *testing.T) {
 			})
 		})
 	}
+}
+
+// writes answers writes of reports, and keeps their times.
+type writes struct {
+	begun time.Time
+	times []time.Duration
+}
+
+func (w *writes) RoundTrip(*http.Request) (*http.Response, error) {
+	w.times = append(w.times, time.Since(w.begun))
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Header: http.Header{}}, nil
+}
+
+// TestFailuresAreReportedSoon holds that the report on a version that fails does not wait for the time between
+// two reports: its plugin refuses requests until it is rolled back.
+func TestFailuresAreReportedSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &writes{begun: time.Now()}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		Report(ctx, apiserver.Wrap("http://server", &http.Client{Transport: w}), Process{Name: "p", Namespace: "n", UID: "u"}, func() []State {
+			states := []State{{Name: "a", State: "Serving"}, {Name: "b", State: "Serving"}}
+			at := time.Since(w.begun)
+			if at > 100*time.Millisecond {
+				states[0].Failing = "it traps"
+			}
+			if at > 1100*time.Millisecond {
+				states[1].Failing = "it traps"
+			}
+			if at > 2100*time.Millisecond { // It waits.
+				states[1].Message = "more"
+			}
+			if at > 4100*time.Millisecond { // The next trial of the same plugin.
+				states[1].Trial = 1
+			}
+			if at > 8*time.Second {
+				cancel()
+			}
+			return states
+		}, slog.New(slog.DiscardHandler))
+		if diff := cmp.Diff([]time.Duration{0, time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second}, w.times); diff != "" {
+			t.Errorf("writes (-want +got):\n%s", diff)
+		}
+	})
 }
 
 // TestRefusedModules holds that a generation waits for its pin for a while, and longer while the

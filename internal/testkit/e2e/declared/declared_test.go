@@ -41,6 +41,14 @@ import (
 // installed is the namespace of the programs.
 const installed = "kubewasm"
 
+// trap is a policy whose calls trap.
+var trap = base64.StdEncoding.EncodeToString([]byte("\x00asm\x01\x00\x00\x00" +
+	"\x01\x05\x01\x60\x00\x01\x7e" +
+	"\x03\x03\x02\x00\x00" +
+	"\x05\x03\x01\x00\x01" +
+	"\x07\x27\x03\x06memory\x02\x00\x0fkubewasm_abi_v1\x00\x00\x08validate\x00\x01" +
+	"\x0a\x0e\x02\x08\x00\x42\x80\x80\x80\x80\x10\x0b\x03\x00\x00\x0b"))
+
 // denier is a policy that denies everything with a word of four letters.
 func denier(word string) string {
 	return base64.StdEncoding.EncodeToString([]byte("\x00asm\x01\x00\x00\x00" +
@@ -277,12 +285,17 @@ func (w *world) policies(namespace string) dynamic.ResourceInterface {
 
 // apply applies a policy about Pods with a label.
 func (w *world) apply(namespace, name, module, label string) error {
+	return w.declare(namespace, name, `"module":{`+module+`}`, label)
+}
+
+// declare applies a policy with members of its spec, likewise.
+func (w *world) declare(namespace, name, spec, label string) error {
 	kind := "ClusterAdmissionPolicy"
 	if namespace != "" {
 		kind = "AdmissionPolicy"
 	}
-	text := fmt.Sprintf(`{"apiVersion":"kubewasm.dev/v1alpha1","kind":%q,"metadata":{"name":%q},"spec":{"module":{%s},"match":{
-		"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]}],"objectSelector":{"matchLabels":{"ask":%q}}}}}`, kind, name, module, label)
+	text := fmt.Sprintf(`{"apiVersion":"kubewasm.dev/v1alpha1","kind":%q,"metadata":{"name":%q},"spec":{%s,"match":{
+		"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]}],"objectSelector":{"matchLabels":{"ask":%q}}}}}`, kind, name, spec, label)
 	_, err := w.policies(namespace).Patch(w.Context(), name, "application/apply-patch+yaml", []byte(text), metav1.PatchOptions{FieldManager: "test", Force: new(true)})
 	return err
 }
@@ -311,10 +324,26 @@ func (w *world) create(ctx context.Context, namespace, label string) (string, er
 	if err == nil {
 		return "", nil
 	}
-	if m := regexp.MustCompile(`denied the request: [a-z/]+: ([a-z0-9]{4})$`).FindStringSubmatch(err.Error()); m != nil {
-		return m[1], nil
+	_, message, _ := strings.Cut(err.Error(), "denied the request: ")
+	word := wordOf(message)
+	if word == "" {
+		return "", err
 	}
-	return "", err
+	return word, nil
+}
+
+// trapped is the word of a call that has trapped.
+const trapped = "trapped"
+
+// wordOf returns the word of the message of a denial, empty for another one.
+func wordOf(message string) string {
+	if m := regexp.MustCompile(`^[a-z/]+: ([a-z0-9]{4})$`).FindStringSubmatch(message); m != nil {
+		return m[1]
+	}
+	if strings.Contains(message, "unreachable") {
+		return trapped
+	}
+	return ""
 }
 
 // want waits until Pods are denied with a word, or allowed for an empty one.
@@ -334,7 +363,7 @@ func (w *world) want(namespace, label, word string) {
 }
 
 // hammer creates Pods until it is stopped. Each answer must be that of a declared version, and none
-// may fail. It returns how often each word came.
+// may fail. It returns after the first one, and stop returns how often each word came.
 func (w *world) hammer(label string, allowed ...string) (stop func() map[string]int) {
 	ctx, cancel := context.WithCancel(w.Context())
 	words := map[string]bool{}
@@ -364,6 +393,11 @@ func (w *world) hammer(label string, allowed ...string) (stop func() map[string]
 			}
 		})
 	}
+	w.until("the first answer", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(counts) > 0 || w.Failed()
+	})
 	return func() map[string]int {
 		cancel()
 		all.Wait()
@@ -557,4 +591,5 @@ func TestDeclared(t *testing.T) {
 	if text, err := json.Marshal(w.status("", "everywhere")); err != nil || gone.Load() != true {
 		t.Errorf("%s, error %v", text, err)
 	}
+	testRollouts(w, replicas, running)
 }

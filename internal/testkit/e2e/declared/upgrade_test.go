@@ -201,7 +201,7 @@ func upgradePolicyServer(t *testing.T) {
 					name, want = "deny", "false not here"
 				}
 				mu.RLock()
-				got, err := ask(target + "/validate/clusterwide-" + name)
+				got, err := ask(http.DefaultClient, target+"/validate/clusterwide-"+name)
 				mu.RUnlock()
 				if err != nil || got != want {
 					t.Errorf("%s answers %q, %v", name, got, err)
@@ -227,11 +227,11 @@ func upgradePolicyServer(t *testing.T) {
 	t.Logf("%d answers", asked.Load())
 }
 
-// ask sends a review, and returns the verdict and its message.
-func ask(url string) (string, error) {
-	resp, err := http.Post(url, "application/json", strings.NewReader(`{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "u1", "operation": "CREATE",
+// ask sends a review of a Pod that the policies of rollouts are about, and returns the verdict and its message.
+func ask(client *http.Client, url string) (string, error) {
+	resp, err := client.Post(url, "application/json", strings.NewReader(`{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "u1", "operation": "CREATE",
 "kind": {"version": "v1", "kind": "Pod"}, "resource": {"version": "v1", "resource": "pods"}, "name": "p", "namespace": "shop", "userInfo": {"username": "u"},
-"object": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "shop"}}}}`))
+"object": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "shop", "labels": {"ask": "stepped"}}}}}`))
 	if err != nil {
 		return "", err
 	}
