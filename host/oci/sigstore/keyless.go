@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"time"
@@ -38,10 +39,36 @@ var (
 	_ oci.Log     = (*Keyless)(nil)
 )
 
-// New returns a Keyless with the trusted root in a file, as written by cosign trusted-root create:
-// that of the public Sigstore or of a private one.
+// New returns a Keyless with the trusted root in a file, that of the public Sigstore or of a private
+// one: as written by cosign trusted-root create, or in the field trustedRoot of a ClientTrustConfig.
 func New(trustedRootFile string) (*Keyless, error) {
-	trusted, err := root.NewTrustedRootFromPath(trustedRootFile)
+	text, err := os.ReadFile(trustedRootFile)
+	if err != nil {
+		return nil, fmt.Errorf("read trusted root: %w", err)
+	}
+	return parse(text)
+}
+
+// parse returns a Keyless with the trusted root in the text of a file.
+func parse(text []byte) (*Keyless, error) {
+	var config struct {
+		TrustedRoot json.RawMessage `json:"trustedRoot"`
+		Snake       json.RawMessage `json:"trusted_root"` // A name of the same field in protobuf's JSON.
+		MediaType   string          `json:"mediaType"`
+	}
+	if err := json.Unmarshal(text, &config); err != nil {
+		return nil, fmt.Errorf("read trusted root: %w", err)
+	}
+	if config.TrustedRoot == nil {
+		config.TrustedRoot = config.Snake
+	}
+	switch {
+	case config.TrustedRoot != nil:
+		text = config.TrustedRoot
+	case config.MediaType != root.TrustedRootMediaType01:
+		return nil, fmt.Errorf("read trusted root: trustedRoot is missing, and mediaType is %.80q, want %s", config.MediaType, root.TrustedRootMediaType01)
+	}
+	trusted, err := root.NewTrustedRootFromJSON(text)
 	if err != nil {
 		return nil, fmt.Errorf("read trusted root: %w", err)
 	}
