@@ -198,6 +198,13 @@ func Verify(ctx context.Context, client *oci.Client, ref oci.Reference, rules []
 	return "", err
 }
 
+// ByIdentity reports whether a rule has an identity: what it holds for changes with the trusted root.
+func ByIdentity(rules []oci.Trust) bool {
+	return slices.ContainsFunc(rules, func(t oci.Trust) bool {
+		return slices.ContainsFunc(slices.Concat(t.AllOf, t.AnyOf), func(s oci.Signer) bool { return s.Identity != nil })
+	})
+}
+
 // covers reports whether a pattern is for a repository.
 func covers(pattern, name string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {

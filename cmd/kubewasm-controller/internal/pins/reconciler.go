@@ -105,6 +105,10 @@ func changed(before, after plugin.Plugin) bool {
 	return before.GetGeneration() != after.GetGeneration() || !equality.Semantic.DeepEqual(before.Status.Pin, after.Status.Pin)
 }
 
+// rootIntervals is the number of intervals after which identities are verified again: the trusted root
+// may be another by then.
+const rootIntervals = 5
+
 // Reconcile resolves the tag of a plugin.
 func (r *Reconciler) Reconcile(ctx context.Context, key plugin.Key) (reconcile.Result, error) {
 	object := plugin.New(key.Kind)
@@ -146,10 +150,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, key plugin.Key) (reconcile.R
 		}
 	}
 	again := reconcile.Result{}
-	if spec.Module.Follow && ref.Digest == "" {
+	follows := spec.Module.Follow && ref.Digest == ""
+	switch {
+	case follows:
 		again.RequeueAfter = r.Interval
+	case clusterplugins.ByIdentity(rules):
+		again.RequeueAfter = rootIntervals * r.Interval
 	}
-	if current && again.RequeueAfter == 0 {
+	if current && !follows {
 		return again, nil
 	}
 	pin := p.Status.Pin
