@@ -1,6 +1,7 @@
 package clusterplugins
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -192,10 +193,7 @@ func Verify(ctx context.Context, client *oci.Client, ref oci.Reference, rules []
 		}
 		err = errors.Join(err, one)
 	}
-	if unknown != nil {
-		return "", unknown
-	}
-	return "", err
+	return "", cmp.Or(unknown, err)
 }
 
 // ByIdentity reports whether a rule has an identity: what it holds for changes with the trusted root.

@@ -100,7 +100,7 @@ func TestFollow(t *testing.T) {
 		{name: "no signature", root: ours, tag: "unsigned", signer: source, want: "it has no signature"},
 		{name: "the root of others", root: theirs, tag: "1", signer: source, want: `is by "ci"`},
 		{name: "a ClientTrustConfig", root: `{"mediaType":"application/vnd.dev.sigstore.clienttrustconfig.v0.1+json","signingConfig":{},"trustedRoot":` + ours + `}`, tag: "1", signer: source},
-		{name: "a root that cannot be read", root: `{"mediaType":`, tag: "1", signer: source, want: "read trusted root: unexpected end", fails: true},
+		{name: "a root that cannot be read", root: `{"mediaType":`, tag: "1", signer: source, want: "root.json: unexpected end", fails: true},
 		{name: "a ClientTrustConfig without a root", root: `{}`, tag: "1", signer: source, want: "trustedRoot is missing", fails: true},
 		{name: "the root again", root: ours, tag: "1", signer: source},
 	} {

@@ -105,10 +105,6 @@ func changed(before, after plugin.Plugin) bool {
 	return before.GetGeneration() != after.GetGeneration() || !equality.Semantic.DeepEqual(before.Status.Pin, after.Status.Pin)
 }
 
-// rootIntervals is the number of intervals after which identities are verified again: the trusted root
-// may be another by then.
-const rootIntervals = 5
-
 // Reconcile resolves the tag of a plugin.
 func (r *Reconciler) Reconcile(ctx context.Context, key plugin.Key) (reconcile.Result, error) {
 	object := plugin.New(key.Kind)
@@ -155,7 +151,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key plugin.Key) (reconcile.R
 	case follows:
 		again.RequeueAfter = r.Interval
 	case clusterplugins.ByIdentity(rules):
-		again.RequeueAfter = rootIntervals * r.Interval
+		again.RequeueAfter = 5 * r.Interval // The trusted root may be another by then.
 	}
 	if current && !follows {
 		return again, nil
