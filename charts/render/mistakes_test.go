@@ -41,6 +41,7 @@ func TestMistakes(t *testing.T) {
 		{"a certificate that ends before it is renewed", "{certificates: {selfManaged: {days: 30}}, webhook: {enabled: true}}", `certificates.selfManaged: renewAfterDays is 60, not less than days, which is 30`},
 		{"no program", "monitoring: {enabled: true}", `no program is enabled: set one of webhook.enabled`},
 		{"trust that is not in effect", "{webhook: {enabled: true}, registries: {config: {trust: [{repositories: ['*'], unsigned: true}]}}}", `registries.config has no effect without registries.enabled`},
+		{"a trusted root that is not in effect", "{webhook: {enabled: true}, registries: {sigstoreTrustConfig: sigstore}}", `registries.sigstoreTrustConfig has no effect without registries.enabled`},
 		{"a policy without rules", "webhook: {enabled: true, policies: [{" + policy + "}]}", `webhook.policies: p: match.rules is missing: without rules the policy would be asked about every request of the cluster`},
 		{"two policies of one name", "webhook: {enabled: true, policies: [{" + policy + "}, {" + policy + "}]}", `webhook.policies: there are two plugins p`},
 		{"two sources", "scheduler: {enabled: true, plugins: [{name: a, module: {file: a.wasm, oci: 'ghcr.io/a/a:1'}}]}", `scheduler.plugins: a: module needs one of file, configMap`},

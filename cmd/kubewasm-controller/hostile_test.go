@@ -11,6 +11,8 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -25,6 +27,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/api/v1alpha1"
 	"github.com/kubewasm/kubewasm/host/oci"
+	"github.com/kubewasm/kubewasm/host/oci/sigstore"
 )
 
 // TestReportsThatLie writes reports that no process writes.
@@ -160,11 +163,27 @@ func TestPins(t *testing.T) {
 		Registries: []oci.Registry{{Host: address, PlainHTTP: true}, {Host: nowhere, PlainHTTP: true}},
 		Trust:      []oci.Trust{{Repositories: []string{address + "/acme/*"}, Unsigned: true}},
 	}
+	const workflow = "../../host/oci/sigstore/testdata/workflow/"
+	withoutRoot, root := w.registries, filepath.Join(t.TempDir(), "root.json")
+	trustedRoot := func(name string) {
+		t.Helper()
+		text, err := os.ReadFile(workflow + name)
+		if err == nil {
+			err = os.WriteFile(root, text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	trustedRoot("trusted-root.json")
+	if err := sigstore.Follow(&w.registries, root); err != nil {
+		t.Fatal(err)
+	}
 	for i := range 10 {
 		waits := spec(`{"module":{"oci":"` + nowhere + `/a@sha256:` + strings.Repeat("0", 64) + `"}}`)
 		w.create(t, &v1alpha1.AdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: fmt.Sprint("waits-", i)}, Spec: waits})
 	}
-	w.run(t, w.options())
+	stop := w.run(t, w.options())
 	registries, err := oci.New(w.registries)
 	if err != nil {
 		t.Fatal(err)
@@ -289,4 +308,52 @@ func TestPins(t *testing.T) {
 	says(own, "Untrusted", `signatures is by "two"`)
 	w.change(t, trust, func() { signers("one") })
 	says(own, "Resolved", "")
+
+	// It wants them to be signed by a workflow.
+	for _, tag := range []string{"1", "unsigned"} {
+		if _, err := registries.Copy(t.Context(), oci.Reference{Layout: workflow + "layout.tar", Tag: tag}, oci.Reference{Registry: address, Repository: "acme/policies", Tag: tag}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	identity := func(issuer, repository string) {
+		w.change(t, trust, func() {
+			trust.Spec.Signatures = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"anyOf":[{"name":"ci","identity":{"issuer":%q,"sourceRepository":%q}}]}`, issuer, repository)}
+		})
+	}
+	const issuer, repository = "https://token.actions.githubusercontent.com", "https://github.com/acme/policies"
+	identity(issuer, repository)
+	says(own, "Untrusted", `is by "ci"`)
+	signed := &v1alpha1.AdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "signed"}, Spec: spec(`{"module":{"oci":"` + address + `/acme/policies:1"}}`)}
+	unsigned := &v1alpha1.AdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "unsigned"}, Spec: spec(`{"module":{"oci":"` + address + `/acme/policies:unsigned"}}`)}
+	w.create(t, signed)
+	w.create(t, unsigned)
+	says(signed, "Resolved", "")
+	says(unsigned, "Untrusted", "it has no signature")
+	for _, step := range []struct {
+		name               string
+		root               string
+		issuer, repository string
+		part               string
+	}{
+		{"another issuer", "trusted-root.json", issuer + "/x", repository, `is by "ci"`},
+		{"the identity", "trusted-root.json", issuer, repository, ""},
+		{"another repository", "trusted-root.json", issuer, repository + "x", `is by "ci"`},
+		{"the identity again", "trusted-root.json", issuer, repository, ""},
+		{"the root of others", "other-root.json", issuer, repository, `is by "ci"`},
+		{"the root again", "trusted-root.json", issuer, repository, ""},
+	} {
+		trustedRoot(step.root)
+		identity(step.issuer, step.repository)
+		t.Log(step.name)
+		if step.part == "" {
+			says(signed, "Resolved", "")
+		} else {
+			says(signed, "Untrusted", step.part)
+		}
+	}
+	// A controller without a trusted root.
+	stop()
+	w.registries = withoutRoot
+	w.run(t, w.options())
+	says(signed, "Untrusted", "set -sigstore-trust-config")
 }

@@ -50,6 +50,7 @@ import (
 	"github.com/kubewasm/kubewasm/cmd/kubewasm-controller/internal/status"
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
+	"github.com/kubewasm/kubewasm/host/oci/sigstore"
 	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/program"
 	"github.com/kubewasm/kubewasm/internal/snapmem"
@@ -70,7 +71,8 @@ type options struct {
 	namespaces                   []string
 	port                         int
 	conditions                   string
-	registries, kube, deployment string
+	registries, trustConfig      string
+	kube, deployment             string
 	metricsAddress, probeAddress string
 	leaderElection               bool
 	uninstall, version, dryLoad  bool
@@ -101,6 +103,7 @@ func parse(args []string) (*options, error) {
 	})
 	flags.StringVar(&o.conditions, "match-conditions", "", "`file` of a list of matchConditions for all entries, YAML")
 	flags.StringVar(&o.registries, "registries", "", "`file` with access to registries and trusted signers")
+	flags.StringVar(&o.trustConfig, "sigstore-trust-config", "", "`file` with a trusted root of Sigstore or a ClientTrustConfig, JSON, to verify identities by; it is followed. Without it, only keys are verified")
 	flags.DurationVar(&o.interval, "interval", time.Minute, "interval of resolutions of tags that are followed")
 	flags.BoolVar(&o.dryLoad, "dry-load", true, "load a module in a process without rights before it is pinned; one that cannot be loaded is not. It needs Linux on amd64 or arm64, and 768 MiB of memory")
 	flags.StringVar(&o.kube, "kubeconfig", "", "`file` with the connection to a cluster, outside of it")
@@ -188,6 +191,9 @@ func run(ctx context.Context, args []string) error {
 			c.MaxBytes = maxModuleBytes
 			return c, err
 		}
+	}
+	if err := sigstore.Follow(&registries, o.trustConfig); err != nil {
+		return fmt.Errorf("-sigstore-trust-config: %w", err)
 	}
 	artifacts, err := oci.New(registries)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/configfile"
 	"github.com/kubewasm/kubewasm/host/oci"
+	"github.com/kubewasm/kubewasm/host/oci/sigstore"
 	"github.com/kubewasm/kubewasm/internal/yaml12"
 )
 
@@ -136,8 +137,8 @@ type artifacts struct {
 func newArtifacts(o *options, logger *slog.Logger) (*artifacts, error) {
 	a := &artifacts{o: o, https: map[string]*http.Client{}}
 	cfg, configErr := a.config()
-	keyless, keylessErr := newKeyless(o.trustRoot, o.trustRootCache)
-	cfg.Keyless, cfg.Logger, cfg.Reload = keyless, logger, a.config
+	cfg.Keyless, cfg.Logger, cfg.Reload = newKeyless(o.trustRootCache), logger, a.config
+	keylessErr := sigstore.Follow(&cfg, o.trustRoot)
 	var clientErr error
 	if configErr == nil {
 		a.client, clientErr = oci.New(cfg)

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -147,18 +145,16 @@ func (s *signature) signer() (oci.Signer, error) {
 	return signer, errors.Join(errs...)
 }
 
-// keyless verifies identities by a trusted root that it gets when it is first needed: with a
-// network that is away, only modules without a key fail, and they are tried again. A root in a
-// file is read each time, and that of the public Sigstore is got anew each day.
+// keyless verifies identities by the trusted root of the public Sigstore, which it gets when it is
+// first needed, and anew each day: with a network that is away, only modules without a key fail, and
+// they are tried again.
 type keyless struct {
-	file string
-	get  func(ctx context.Context) (root.TrustedMaterial, error)
-	now  func() time.Time
+	get func(ctx context.Context) (root.TrustedMaterial, error)
+	now func() time.Time
 
 	mu       sync.Mutex
 	verifier *sigstore.Keyless
-	// sum is of the file that verifier was made of, and until is when the root is got anew.
-	sum   [sha256.Size]byte
+	// until is when the root is got anew.
 	until time.Time
 }
 
@@ -169,52 +165,12 @@ const (
 	trustRootRetry = 10 * time.Minute
 )
 
-// newKeyless returns what verifies identities, by the trusted root in a ClientTrustConfig or, if
-// there is no such file, by that of the public Sigstore, which is kept in a directory.
-func newKeyless(file, cache string) (*keyless, error) {
-	k := &keyless{file: file, now: time.Now, get: func(ctx context.Context) (root.TrustedMaterial, error) {
+// newKeyless returns what verifies identities by the public Sigstore, whose root is kept in a
+// directory.
+func newKeyless(cache string) *keyless {
+	return &keyless{now: time.Now, get: func(ctx context.Context) (root.TrustedMaterial, error) {
 		return root.FetchTrustedRootWithOptions(tuf.DefaultOptions().WithCachePath(cache).WithContext(ctx))
 	}}
-	if file == "" {
-		return k, nil
-	}
-	_, err := k.trusted(context.Background())
-	return k, err
-}
-
-// read makes the verifier of a ClientTrustConfig, unless the file has not changed.
-func (k *keyless) read() error {
-	text, err := os.ReadFile(k.file)
-	if err != nil {
-		return fmt.Errorf("read sigstore-trust-config: %w", err)
-	}
-	sum := sha256.Sum256(text)
-	if k.verifier != nil && sum == k.sum {
-		return nil
-	}
-	var config struct {
-		TrustedRoot json.RawMessage `json:"trustedRoot"`
-		Snake       json.RawMessage `json:"trusted_root"`
-	}
-	if err := json.Unmarshal(text, &config); err != nil {
-		return fmt.Errorf("read sigstore-trust-config: %w", err)
-	}
-	if config.TrustedRoot == nil {
-		config.TrustedRoot = config.Snake // A name of the same field in protobuf's JSON.
-	}
-	if config.TrustedRoot == nil {
-		return errors.New("read sigstore-trust-config: trustedRoot is missing")
-	}
-	trusted, err := root.NewTrustedRootFromJSON(config.TrustedRoot)
-	if err != nil {
-		return fmt.Errorf("read sigstore-trust-config: %w", err)
-	}
-	verifier, err := sigstore.NewFromMaterial(trusted)
-	if err != nil {
-		return fmt.Errorf("read sigstore-trust-config: %w", err)
-	}
-	k.verifier, k.sum = verifier, sum
-	return nil
 }
 
 var (
@@ -240,17 +196,11 @@ func (k *keyless) SignedAt(ctx context.Context, s *oci.Signature) (time.Time, er
 	return verifier.SignedAt(ctx, s)
 }
 
-// trusted returns what verifies by the trusted root. A file that cannot be read any more is an
-// error; a public Sigstore that is away leaves the root from before.
+// trusted returns what verifies by the trusted root. A public Sigstore that is away leaves the root
+// from before.
 func (k *keyless) trusted(ctx context.Context) (*sigstore.Keyless, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.file != "" {
-		if err := k.read(); err != nil {
-			return nil, err
-		}
-		return k.verifier, nil
-	}
 	if now := k.now(); k.verifier == nil || !now.Before(k.until) {
 		trusted, err := k.get(ctx)
 		var verifier *sigstore.Keyless

@@ -52,6 +52,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
+	"github.com/kubewasm/kubewasm/host/oci/sigstore"
 	"github.com/kubewasm/kubewasm/internal/clusterplugins"
 	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/program"
@@ -71,7 +72,7 @@ func main() {
 type options struct {
 	server                                      webhook.Config
 	config, stateDir, cacheDir, tokenFile, kube string
-	registries                                  string
+	registries, trustConfig                     string
 	check, version                              bool
 	clients                                     []string
 	tokens                                      tokenOptions
@@ -104,6 +105,7 @@ func parse(args []string) (*options, error) {
 	flags.BoolVar(&o.version, "version", false, "print the version, and exit")
 	o.log.Flags(flags)
 	flags.StringVar(&o.registries, "registries", "", "`file` with access to registries and trusted signers, for policies from oci")
+	flags.StringVar(&o.trustConfig, "sigstore-trust-config", "", "`file` with a trusted root of Sigstore or a ClientTrustConfig, JSON, to verify identities by; it is followed. Without it, only keys are verified")
 	flags.StringVar(&o.stateDir, "state-dir", "", "`directory` for modules loaded by the management API")
 	flags.StringVar(&o.cacheDir, "cache-dir", "", "`directory` for compiled modules")
 	flags.BoolVar(&o.cacheCopy, "cache-copy", false, "map copies without names of machine code in that directory instead of its files, which must not be overwritten in place")
@@ -201,6 +203,9 @@ func serve(ctx context.Context, args []string, registry *prometheus.Registry) er
 		return err
 	}
 	registries.Logger = logger
+	if err := sigstore.Follow(&registries, o.trustConfig); err != nil {
+		return fmt.Errorf("-sigstore-trust-config: %w", err)
+	}
 	artifacts, err := oci.New(registries)
 	if err != nil {
 		return err

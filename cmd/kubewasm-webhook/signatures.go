@@ -20,7 +20,8 @@ const (
 	// verifications bounds those at a time.
 	verifications = 4
 	// An artifact is verified again after leastVerify, and while that fails after twice the time, at most
-	// mostVerify. A verified one with a digest is not.
+	// mostVerify. A verified one with a digest is not, or after mostVerify if the trusted root of
+	// identities may have changed.
 	leastVerify, mostVerify = 10 * time.Second, 5 * time.Minute
 )
 
@@ -107,8 +108,11 @@ func (s *signatures) begin(of *signature) {
 		if of.wait = min(2*cmp.Or(of.wait, leastVerify/2), mostVerify); err == nil {
 			of.wait = leastVerify
 		}
-		if of.next = time.Now().Add(of.wait); err == nil && of.ref.Digest != "" {
-			of.next = time.Time{}
+		of.next = time.Now().Add(of.wait)
+		if err == nil && of.ref.Digest != "" {
+			if of.next = (time.Time{}); clusterplugins.ByIdentity(of.rules) {
+				of.next = time.Now().Add(mostVerify)
+			}
 		}
 		if first {
 			close(of.first)

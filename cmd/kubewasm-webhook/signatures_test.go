@@ -4,16 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"log/slog"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/registry"
+
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/webhook/manage"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/oci"
+	"github.com/kubewasm/kubewasm/host/oci/sigstore"
 	"github.com/kubewasm/kubewasm/internal/clusterplugins"
 )
 
@@ -25,6 +33,23 @@ type artifact struct {
 
 func (a artifact) String() string                        { return a.reference }
 func (a artifact) Fetch(context.Context) ([]byte, error) { return a.module, nil }
+
+// wants waits for the state of the only policy, and a part of its message.
+func (o *objects) wants(t *testing.T, step, state, part string) {
+	t.Helper()
+	for start := time.Now(); ; time.Sleep(time.Millisecond) {
+		got := "none"
+		if all := o.states(); len(all) == 1 {
+			got = strings.TrimSpace(all[0].State + " " + all[0].Reference + " " + all[0].Message)
+		}
+		if strings.HasPrefix(got, state) && strings.Contains(got, part) {
+			return
+		}
+		if time.Since(start) > time.Minute {
+			t.Fatalf("%s: the policy is %s, want %s with %q", step, got, state, part)
+		}
+	}
+}
 
 // TestModuleTrustsThatChange holds that a policy whose module no ModuleTrust allows any more, or whose
 // signers do not count any more, serves no longer, and that nothing unsigned is loaded.
@@ -91,21 +116,6 @@ func TestModuleTrustsThatChange(t *testing.T) {
 	signed := func(key string) string {
 		return fmt.Sprintf(`{"namespaceSelector":"kind=shop","repositories":["ghcr.io/acme/*"],"signatures":{"anyOf":[{"key":%q}]}}`, key)
 	}
-	wants := func(step, state, part string) {
-		t.Helper()
-		for start := time.Now(); ; time.Sleep(time.Millisecond) {
-			got := "none"
-			if all := o.states(); len(all) == 1 {
-				got = strings.TrimSpace(all[0].State + " " + all[0].Reference + " " + all[0].Message)
-			}
-			if strings.HasPrefix(got, state) && strings.Contains(got, part) {
-				return
-			}
-			if time.Since(start) > time.Minute {
-				t.Fatalf("%s: the policy is %s, want %s with %q", step, got, state, part)
-			}
-		}
-	}
 	serves := "Serving ghcr.io/acme/zone:1@" + digest
 	for i, step := range []struct {
 		name, trust, state, part string
@@ -132,6 +142,141 @@ func TestModuleTrustsThatChange(t *testing.T) {
 			step.do()
 		}
 		apply(step.trust)
-		wants(fmt.Sprint(i, " ", step.name), step.state, step.part)
+		o.wants(t, fmt.Sprint(i, " ", step.name), step.state, step.part)
 	}
+}
+
+// TestIdentities holds that a policy serves with the signature of the workflow that a ModuleTrust names,
+// by the trusted root that the program has now, and not without one.
+func TestIdentities(t *testing.T) {
+	t.Parallel()
+	const fixtures = "../../host/oci/sigstore/testdata/workflow/"
+	address := workflowRegistry(t, fixtures)
+	read := func(name string) string {
+		t.Helper()
+		text, err := os.ReadFile(fixtures + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	identity := func(issuer, repository string) string {
+		return fmt.Sprintf(`{"repositories":[%q],"signatures":{"anyOf":[{"name":"ci","identity":{"issuer":%q,"sourceRepository":%q}}]}}`, address+"/acme/*", issuer, repository)
+	}
+	const issuer, repository = "https://token.actions.githubusercontent.com", "https://github.com/acme/policies"
+	ours, theirs := read("trusted-root.json"), read("other-root.json")
+	signed, unsigned := address+"/acme/zone:1", address+"/acme/zone:unsigned"
+	type step struct {
+		name, module, trust, root, state, part string
+	}
+	good := identity(issuer, repository)
+	for name, steps := range map[string][]step{
+		"with a trusted root": {
+			{name: "the identity of others", module: signed, root: ours, trust: identity(issuer, repository+"x"), state: "Unavailable", part: `is by "ci"`},
+			{name: "the identity", module: signed, root: ours, trust: good, state: "Serving"},
+			{name: "another issuer", module: signed, root: ours, trust: identity(issuer+"/x", repository), state: "Unavailable", part: `is by "ci"`},
+			{name: "the identity again", module: signed, root: ours, trust: good, state: "Serving"},
+			{name: "another repository", module: signed, root: ours, trust: identity(issuer, repository+"x"), state: "Unavailable", part: `is by "ci"`},
+			{name: "the repository again", module: signed, root: ours, trust: good, state: "Serving"},
+			{name: "no signature", module: unsigned, root: ours, trust: good, state: "Stale", part: "it has no signature"},
+			{name: "the signature again", module: signed, root: ours, trust: good, state: "Serving"},
+			{name: "a root that cannot be read", module: signed, root: "{", trust: good, state: "Serving"},
+			{name: "the root of others", module: signed, root: theirs, trust: good, state: "Unavailable", part: `is by "ci"`},
+			{name: "the root again", module: signed, root: ours, trust: good, state: "Serving"},
+		},
+		"without a trusted root": {
+			{name: "the identity", module: signed, trust: good, state: "Unavailable", part: "set -sigstore-trust-config"},
+			{name: "no signatures", module: signed, trust: fmt.Sprintf(`{"repositories":[%q]}`, address+"/acme/*"), state: "Serving"},
+			{name: "the identity for what serves", module: signed, trust: good, state: "Unavailable", part: "set -sigstore-trust-config"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := ""
+			cfg := oci.Config{Registries: []oci.Registry{{Host: address, PlainHTTP: true}}, Trust: []oci.Trust{{Repositories: []string{"*"}, Unsigned: true}}}
+			if steps[0].root != "" {
+				file = filepath.Join(t.TempDir(), "root.json")
+				if err := os.WriteFile(file, []byte(steps[0].root), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := sigstore.Follow(&cfg, file); err != nil {
+				t.Fatal(err)
+			}
+			client, err := oci.New(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rt, err := host.NewRuntime(host.RuntimeConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = rt.Close(context.WithoutCancel(t.Context())) })
+			rt.AddSources(host.Sources{OCI: client.Source})
+			namespaces := func(context.Context, string) (map[string]string, error) { return nil, nil }
+			m, err := manage.New(t.Context(), manage.Config{Runtime: rt, Engine: new(admission.Engine), Namespaces: namespaces})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = m.Close(context.WithoutCancel(t.Context())) })
+			o := &objects{manager: m, logger: slog.New(slog.DiscardHandler), namespaces: namespaces}
+			verified := make(chan struct{}, 100)
+			o.signatures = newSignatures(t.Context(), client, func() {
+				o.applying.Lock()
+				defer o.applying.Unlock()
+				o.put(o.newest)
+			})
+			verify := o.signatures.verify
+			o.signatures.verify = func(ref oci.Reference, rules []oci.Trust) (string, error) {
+				defer func() { verified <- struct{}{} }()
+				return verify(ref, rules)
+			}
+			generations := map[string]int64{}
+			generation := func(text string) int64 {
+				if generations[text] == 0 {
+					generations[text] = int64(len(generations) + 1)
+				}
+				return generations[text]
+			}
+			for i, step := range steps {
+				if file != "" {
+					if err := os.WriteFile(file, []byte(step.root), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				o.apply([]clusterplugins.Object{
+					{Kind: "AdmissionPolicy", Namespace: "shop", Name: "p", UID: "u", Generation: generation(step.module), Spec: fmt.Appendf(nil,
+						`{"module":{"oci":%q},"failurePolicy":"Fail","match":{"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]}]}}`, step.module)},
+					{Kind: "ModuleTrust", Name: "t", UID: "t", Generation: int64(i + 1), Spec: []byte(step.trust)},
+				})
+				if i > 0 && steps[i-1].root != step.root {
+					for len(verified) > 0 {
+						<-verified
+					}
+					o.signatures.sweep(time.Now().Add(time.Hour), false)
+					<-verified
+				}
+				o.wants(t, step.name, step.state, step.part)
+			}
+		})
+	}
+}
+
+// workflowRegistry starts a registry with the artifacts that a workflow has signed, and returns its
+// address.
+func workflowRegistry(t *testing.T, fixtures string) string {
+	t.Helper()
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true)))
+	t.Cleanup(server.Close)
+	address := strings.TrimPrefix(server.URL, "http://")
+	client, err := oci.New(oci.Config{Registries: []oci.Registry{{Host: address, PlainHTTP: true}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tag := range []string{"1", "unsigned"} {
+		if _, err := client.Copy(t.Context(), oci.Reference{Layout: fixtures + "layout.tar", Tag: tag}, oci.Reference{Registry: address, Repository: "acme/zone", Tag: tag}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return address
 }

@@ -44,7 +44,7 @@ func TestNewReportsEveryMistake(t *testing.T) {
 		"caFile: open /does/not/exist", "trust[0]: allOf and anyOf are empty", "trust[0]: repositories are missing",
 		"trust[1]: unsigned excludes", "trust[1]: minimum is 2", `repository "a*"`, `repository "*/b"`,
 		`trust[2]: repository "*" has two rules`, "allOf[0]: it sets 0 of key, keyFile, identity and certificate", "allOf[1]: key is not PEM",
-		"allOf[2]: it sets 2 of", "keyFile: open /does/not/exist", "verifies signatures by keys only",
+		"allOf[2]: it sets 2 of", "keyFile: open /does/not/exist", "has no trusted root of Sigstore",
 		"want one of issuer and issuerRegexp", "missing closing )",
 	} {
 		if !strings.Contains(err.Error(), want) {

@@ -164,7 +164,7 @@ func (s *Signer) check(keyless bool) (signer, error) {
 	if id := s.Identity; id != nil {
 		name = cmp.Or(id.Subject, id.SubjectRegexp, id.SourceRepository, id.SourceOwner)
 		if !keyless {
-			errs = append(errs, errors.New("identity: this program verifies signatures by keys only"))
+			errs = append(errs, errors.New("identity: this program has no trusted root of Sigstore and verifies keys only: set -sigstore-trust-config, if it has that flag"))
 		}
 		if (id.Issuer == "") == (id.IssuerRegexp == "") {
 			errs = append(errs, errors.New("identity: want one of issuer and issuerRegexp"))

@@ -54,7 +54,7 @@ func (c *Client) Image(ctx context.Context, ref Reference) (image *Image, err er
 
 // Verify returns the digest of a reference and the names of its signers, if the signatures satisfy
 // trust, whose repositories and downgrades do not count. An artifact with other signatures or none
-// is a [TrustError].
+// is a [TrustError], and so is a mistake of trust: no signature satisfies it.
 func (c *Client) Verify(ctx context.Context, ref Reference, trust Trust) (digest string, signedBy []string, err error) {
 	trust.Repositories, trust.RefuseDowngrades = []string{"*"}, false
 	rules, err := rulesOf([]Trust{trust}, c.cfg.Keyless != nil)
@@ -62,7 +62,7 @@ func (c *Client) Verify(ctx context.Context, ref Reference, trust Trust) (digest
 		err = errors.New("unsigned verifies nothing")
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("verify %s: %w", ref, err)
+		return "", nil, fmt.Errorf("verify %s: %w", ref, &TrustError{ref.Name(), ref.Digest, err})
 	}
 	err = c.look(ctx, "verify", ref, func(ctx context.Context, r *reader) error {
 		desc, root, err := r.root(ctx, signaturesBytes)

@@ -78,7 +78,7 @@ func TestVerifyByCertificates(t *testing.T) {
 		{"a very long chain", oci.Signer{Certificate: &oci.Certificate{PEM: leaf, Chain: make([]string, 17)}}, "its chain has 17 certificates, more than 16"},
 		{"a chain that is none", oci.Signer{Certificate: &oci.Certificate{PEM: leaf, Chain: []string{"x"}}}, "chain[0]: it is no certificate in PEM"},
 		{"a key as well", oci.Signer{Key: publicPEM(t, key), Certificate: &oci.Certificate{PEM: leaf}}, "it sets 2 of key, keyFile, identity and certificate, want one"},
-		{"an identity without Sigstore", oci.Signer{Identity: &oci.Identity{Issuer: "i", SourceOwner: "https://github.com/acme"}}, "this program verifies signatures by keys only"},
+		{"an identity without Sigstore", oci.Signer{Identity: &oci.Identity{Issuer: "i", SourceOwner: "https://github.com/acme"}}, "this program has no trusted root of Sigstore"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, names, err := client.Verify(t.Context(), ref, oci.Trust{AllOf: []oci.Signer{tt.signer}})

@@ -94,7 +94,7 @@ type Log interface {
 }
 
 // Keyless verifies signatures by the identity in a certificate, as package oci/sigstore
-// does.
+// does. With a nil Keyless, a rule with an identity is a mistake.
 type Keyless interface {
 	// Verify returns the signer, or an error unless the signature is one of the artifact with
 	// s.Digest by the identity.
@@ -114,11 +114,14 @@ type Verified struct {
 // is too low.
 type TrustError struct {
 	Repository string
-	Digest     string // Of the manifest, as in "sha256:0123…".
+	Digest     string // Of the manifest, as in "sha256:0123…". Empty if the rule is a mistake and the reference a tag.
 	Reason     error
 }
 
 func (e *TrustError) Error() string {
+	if e.Digest == "" {
+		return fmt.Sprintf("%s is not trusted: %v", e.Repository, e.Reason)
+	}
 	return fmt.Sprintf("%s@%s is not trusted: %v", e.Repository, e.Digest, e.Reason)
 }
 

@@ -77,6 +77,9 @@ func (m *programs) build(directory, pkg string) (string, error) {
 	file := filepath.Join(m.dir, filepath.Base(directory)+"-"+filepath.Base(pkg))
 	cmd := exec.CommandContext(m.b.ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", file, pkg)
 	cmd.Dir = source(directory)
+	if filepath.Base(directory) == "kubewasm-webhook" {
+		cmd.Args = slices.Insert(cmd.Args, 2, "-tags=grpcnotrace") // As in its Dockerfile.
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w: %s", directory, err, out)
 	}

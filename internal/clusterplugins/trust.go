@@ -1,6 +1,7 @@
 package clusterplugins
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -178,16 +179,28 @@ func (a *Allowed) Signatures(ref oci.Reference) (rules []oci.Trust) {
 }
 
 // Verify returns the digest of an artifact that satisfies one of some rules. The error is an
-// [oci.TrustError] if its signatures satisfy none.
+// [oci.TrustError] if its signatures satisfy none. While a rule cannot be verified, as with a
+// registry that is away, it is the error of that rule.
 func Verify(ctx context.Context, client *oci.Client, ref oci.Reference, rules []oci.Trust) (digest string, err error) {
+	var unknown error
 	for i := range rules {
 		digest, _, one := client.Verify(ctx, ref, rules[i])
 		if one == nil {
 			return digest, nil
 		}
+		if !errors.As(one, new(*oci.TrustError)) {
+			unknown = errors.Join(unknown, one)
+		}
 		err = errors.Join(err, one)
 	}
-	return "", err
+	return "", cmp.Or(unknown, err)
+}
+
+// ByIdentity reports whether a rule has an identity: what it holds for changes with the trusted root.
+func ByIdentity(rules []oci.Trust) bool {
+	return slices.ContainsFunc(rules, func(t oci.Trust) bool {
+		return slices.ContainsFunc(slices.Concat(t.AllOf, t.AnyOf), func(s oci.Signer) bool { return s.Identity != nil })
+	})
 }
 
 // covers reports whether a pattern is for a repository.

@@ -16,6 +16,9 @@ of arguments in YAML. */ -}}
 - -log-level={{ .logLevel }}
 {{- if $.Values.registries.enabled }}
 - -registries=/registries/registries.yaml
+{{- if $.Values.registries.sigstoreTrustConfig }}
+- -sigstore-trust-config=/sigstore/trusted_root.json
+{{- end }}
 {{- end }}
 {{- if .clientCA }}
 - -client-ca=/client-ca/ca.crt
@@ -59,6 +62,9 @@ of arguments in YAML. */ -}}
 {{- end }}
 {{- if .Values.registries.enabled }}
 - -registries=/registries/registries.yaml
+{{- if $.Values.registries.sigstoreTrustConfig }}
+- -sigstore-trust-config=/sigstore/trusted_root.json
+{{- end }}
 {{- end }}
 - -log-level={{ .Values.controller.logLevel }}
 {{- end -}}

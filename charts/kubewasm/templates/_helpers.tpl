@@ -183,12 +183,15 @@ container: (dict "values" .Values.webhook "component" "webhook"). */ -}}
 {{- end }}
 {{- end -}}
 
-{{- /* Volumes and mounts of registries, with the file of them unless the program has it in its
-own configuration. */ -}}
+{{- /* Volumes and mounts of registries, with the file of them and the trusted root of Sigstore for
+programs that have a flag for each. */ -}}
 {{- define "kubewasm.registries.volumes" -}}
 {{- if .root.Values.registries.enabled }}
 {{- if .file }}
 - {name: registries, configMap: {name: {{ include "kubewasm.name" . }}-registries}}
+{{- with .root.Values.registries.sigstoreTrustConfig }}
+- {name: sigstore, configMap: {name: {{ . }}}}
+{{- end }}
 {{- end }}
 {{- with .root.Values.registries.pullSecret }}
 - {name: pull-secret, secret: {secretName: {{ . }}, defaultMode: 0440}}
@@ -203,6 +206,9 @@ own configuration. */ -}}
 {{- if .root.Values.registries.enabled }}
 {{- if .file }}
 - {name: registries, mountPath: /registries, readOnly: true}
+{{- if .root.Values.registries.sigstoreTrustConfig }}
+- {name: sigstore, mountPath: /sigstore, readOnly: true}
+{{- end }}
 {{- end }}
 {{- if .root.Values.registries.pullSecret }}
 - {name: pull-secret, mountPath: /pull-secret, readOnly: true}

@@ -11,8 +11,10 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	intoto "github.com/in-toto/attestation/go/v1"
@@ -28,9 +30,13 @@ import (
 )
 
 // Keyless verifies signatures by identities. It is safe for use by several goroutines.
-type Keyless struct {
+type Keyless struct{ now atomic.Pointer[material] }
+
+// material is a trusted root.
+type material struct {
 	verifier *verify.Verifier
 	trusted  root.TrustedMaterial
+	text     []byte // Of the file.
 }
 
 var (
@@ -38,14 +44,77 @@ var (
 	_ oci.Log     = (*Keyless)(nil)
 )
 
-// New returns a Keyless with the trusted root in a file, as written by cosign trusted-root create:
-// that of the public Sigstore or of a private one.
+// New returns a Keyless with the trusted root in a file, that of the public Sigstore or of a private
+// one: as written by cosign trusted-root create, or in the field trustedRoot of a ClientTrustConfig.
 func New(trustedRootFile string) (*Keyless, error) {
-	trusted, err := root.NewTrustedRootFromPath(trustedRootFile)
-	if err != nil {
-		return nil, fmt.Errorf("read trusted root: %w", err)
+	k := new(Keyless)
+	if err := k.read(trustedRootFile); err != nil {
+		return nil, err
 	}
-	return NewFromMaterial(trusted)
+	return k, nil
+}
+
+// Follow has cfg verify identities by the trusted root in a file of [New]. The file is read again
+// before each fetch and verification. One that cannot be read is then an error of these, as with a
+// file of keys: its former content may have been withdrawn. No file, an empty name, leaves cfg as it
+// is. Follow wraps Reload of cfg, so that later changes of its settings do not count.
+func Follow(cfg *oci.Config, trustedRootFile string) error {
+	if trustedRootFile == "" {
+		return nil
+	}
+	k, err := New(trustedRootFile)
+	if err != nil {
+		return err
+	}
+	cfg.Keyless = k
+	settings := *cfg
+	cfg.Reload = func() (oci.Config, error) {
+		if err := k.read(trustedRootFile); err != nil {
+			return oci.Config{}, err
+		}
+		if settings.Reload == nil {
+			return settings, nil
+		}
+		return settings.Reload()
+	}
+	return nil
+}
+
+// read reads the trusted root in a file, unless it has not changed.
+func (k *Keyless) read(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read trusted root: %w", err)
+	}
+	if now := k.now.Load(); now != nil && bytes.Equal(text, now.text) {
+		return nil
+	}
+	trusted, err := parse(text)
+	if err != nil {
+		return fmt.Errorf("read trusted root: %s: %w", file, err)
+	}
+	return k.use(trusted, text)
+}
+
+// parse returns the trusted root in the text of a file.
+func parse(text []byte) (root.TrustedMaterial, error) {
+	var config struct {
+		TrustedRoot json.RawMessage `json:"trustedRoot"`
+		Snake       json.RawMessage `json:"trusted_root"` // A name of the same field in protobuf's JSON.
+		MediaType   string          `json:"mediaType"`
+	}
+	if err := json.Unmarshal(text, &config); err != nil {
+		return nil, err
+	}
+	switch {
+	case config.TrustedRoot != nil:
+		text = config.TrustedRoot
+	case config.Snake != nil:
+		text = config.Snake
+	case config.MediaType != root.TrustedRootMediaType01:
+		return nil, fmt.Errorf("trustedRoot is missing, and mediaType is %.80q, want %s", config.MediaType, root.TrustedRootMediaType01)
+	}
+	return root.NewTrustedRootFromJSON(text)
 }
 
 // NewFromMaterial returns a Keyless with trusted material. If that has logs of certificates, the
@@ -53,6 +122,15 @@ func New(trustedRootFile string) (*Keyless, error) {
 // of the signature, at which the certificate must be valid, is that of such a log or of a timestamp
 // authority.
 func NewFromMaterial(trusted root.TrustedMaterial) (*Keyless, error) {
+	k := new(Keyless)
+	if err := k.use(trusted, nil); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// use has k verify by trusted material.
+func (k *Keyless) use(trusted root.TrustedMaterial, text []byte) error {
 	options := []verify.VerifierOption{verify.WithObserverTimestamps(1)}
 	if len(trusted.CTLogs()) != 0 {
 		options = append(options, verify.WithSignedCertificateTimestamps(1))
@@ -60,13 +138,14 @@ func NewFromMaterial(trusted root.TrustedMaterial) (*Keyless, error) {
 	if len(trusted.RekorLogs()) != 0 {
 		options = append(options, verify.WithTransparencyLog(1))
 	} else if len(trusted.TimestampingAuthorities()) == 0 {
-		return nil, errors.New("trusted root has neither a transparency log nor a timestamp authority")
+		return errors.New("trusted root has neither a transparency log nor a timestamp authority")
 	}
 	verifier, err := verify.NewVerifier(trusted, options...)
 	if err != nil {
-		return nil, fmt.Errorf("use trusted root: %w", err)
+		return fmt.Errorf("use trusted root: %w", err)
 	}
-	return &Keyless{verifier, trusted}, nil
+	k.now.Store(&material{verifier, trusted, text})
+	return nil
 }
 
 // Verify implements [oci.Keyless].
@@ -91,7 +170,7 @@ func (k *Keyless) Verify(_ context.Context, s *oci.Signature, id oci.Identity) (
 		// The signed bytes are the text, whose digest the caller compares.
 		artifact = verify.WithArtifact(bytes.NewReader(s.Payload))
 	}
-	result, err := k.verifier.Verify(b, verify.NewPolicy(artifact, verify.WithCertificateIdentity(identity)))
+	result, err := k.now.Load().verifier.Verify(b, verify.NewPolicy(artifact, verify.WithCertificateIdentity(identity)))
 	if err != nil {
 		return fail(fmt.Errorf("verify by identity: %w", err))
 	}
@@ -128,7 +207,7 @@ func (k *Keyless) SignedAt(_ context.Context, s *oci.Signature) (time.Time, erro
 	if err != nil {
 		return time.Time{}, err
 	}
-	times, err := verify.VerifyTlogEntry(b, k.trusted, 1, true)
+	times, err := verify.VerifyTlogEntry(b, k.now.Load().trusted, 1, true)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("verify the transparency log entry: %w", err)
 	}

@@ -146,10 +146,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, key plugin.Key) (reconcile.R
 		}
 	}
 	again := reconcile.Result{}
-	if spec.Module.Follow && ref.Digest == "" {
+	follows := spec.Module.Follow && ref.Digest == ""
+	switch {
+	case follows:
 		again.RequeueAfter = r.Interval
+	case clusterplugins.ByIdentity(rules):
+		again.RequeueAfter = 5 * r.Interval // The trusted root may be another by then.
 	}
-	if current && again.RequeueAfter == 0 {
+	if current && !follows {
 		return again, nil
 	}
 	pin := p.Status.Pin
