@@ -40,6 +40,9 @@ const (
 	mostGrowth      = 1.1  // By 50 swaps.
 )
 
+// mostAnswer is the longest time for an answer: a review without a timeout has 10 seconds.
+const mostAnswer = 15 * time.Second
+
 // benchPrograms measures the built programs: their resident memory with plugins and without, the
 // time until they are ready, and what swaps and idle time leave behind.
 func benchPrograms(b *bench) error {
@@ -424,20 +427,23 @@ func (m *programs) random() error {
 	var working sync.WaitGroup
 	var mu sync.Mutex
 	var wrong []error // Of requests that got no answer.
-	sent := 0
+	sent, longest := 0, time.Duration(0)
 	for client := range 8 {
 		rng := mathrand.New(mathrand.NewPCG(uint64(client), 1))
 		working.Go(func() {
 			for ctx.Err() == nil {
-				resp, err := h.m.client.Post(h.url+"/"+[]string{"validate", "mutate"}[rng.IntN(2)], "application/json", bytes.NewReader(randomReview(rng)))
+				path, review, begun := []string{"validate", "mutate"}[rng.IntN(2)], randomReview(rng), time.Now()
+				resp, err := h.m.client.Post(h.url+"/"+path, "application/json", bytes.NewReader(review))
 				if err == nil {
 					_, err = io.Copy(io.Discard, resp.Body)
 					resp.Body.Close()
 				}
+				took := time.Since(begun)
 				mu.Lock()
 				sent++
+				longest = max(longest, took)
 				if err != nil && ctx.Err() == nil {
-					wrong = append(wrong, fmt.Errorf("%s: request %d: %w", time.Now().UTC().Format(time.TimeOnly), sent, err))
+					wrong = append(wrong, fmt.Errorf("request %d, %d bytes to %s, after %s: %w", sent, len(review), path, short(took), err))
 				}
 				mu.Unlock()
 			}
@@ -451,7 +457,7 @@ func (m *programs) random() error {
 			text, err := h.get("/metrics")
 			if err != nil {
 				mu.Lock()
-				wrong = append(wrong, fmt.Errorf("%s: %w", time.Now().UTC().Format(time.TimeOnly), err))
+				wrong = append(wrong, err)
 				mu.Unlock()
 			}
 			for line := range strings.Lines(string(text)) {
@@ -471,6 +477,10 @@ func (m *programs) random() error {
 	if len(wrong) != 0 {
 		return fmt.Errorf("%d of %d requests got no answer: %w", len(wrong), sent, errors.Join(wrong[:min(len(wrong), 20)]...))
 	}
+	m.b.rows = append(m.b.rows, row{
+		what: fmt.Sprintf("programs: webhook, longest answer to %d random reviews", sent), ours: short(longest),
+		target: fmt.Sprintf("<= %s", mostAnswer), ok: longest <= mostAnswer,
+	})
 	for _, name := range gauges {
 		all := samples[name]
 		if len(all) < 8 {

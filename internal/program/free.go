@@ -2,41 +2,74 @@ package program
 
 import (
 	"context"
+	"os"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// freeDelay is the time after the last of several builds.
-const freeDelay = 2 * time.Second
+const (
+	// freeDelay is the time after the last of several builds.
+	freeDelay = 2 * time.Second
+	// collections is the number of collections after builds. What finalizers hold, as machine code, is
+	// found by one and freed by the next. Each halves the stacks of goroutines that have built something.
+	collections = 4
+	// buildPercent is GOGC during builds. What a plugin keeps lies between what its build leaves behind,
+	// so that afterwards the heap stays as large as it was before the last collection.
+	buildPercent = 50
+)
 
 // FreeAfterBuilds returns an observer that gives memory back to the system after plugins were
 // built: compilations leave a hundred times what a plugin takes.
 func FreeAfterBuilds() host.Observer {
-	var f freeing
-	f.timer = time.AfterFunc(time.Hour, func() {
-		// What finalizers hold, as machine code, is found by one collection and freed by the next.
-		debug.FreeOSMemory()
-		time.AfterFunc(freeDelay, debug.FreeOSMemory)
-	})
+	f := new(freeing)
+	f.timer = time.AfterFunc(time.Hour, f.free)
 	f.timer.Stop()
 	return f
 }
 
-type freeing struct{ timer *time.Timer }
+type freeing struct {
+	timer *time.Timer
+
+	mu sync.Mutex
+	// building is set from the first of several builds, and percent is what GOGC was before it.
+	building bool
+	percent  int
+}
 
 // Built implements [host.Observer].
-func (f freeing) Built(context.Context, host.BuildEvent) { f.timer.Reset(freeDelay) }
+func (f *freeing) Built(context.Context, host.BuildEvent) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.building && os.Getenv("GOGC") == "" {
+		f.building, f.percent = true, debug.SetGCPercent(buildPercent)
+	}
+	f.timer.Reset(freeDelay)
+}
+
+func (f *freeing) free() {
+	for range collections {
+		debug.FreeOSMemory()
+		time.Sleep(freeDelay / 2)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.building {
+		f.building = false
+		debug.SetGCPercent(f.percent)
+	}
+}
 
 // Called implements [host.Observer].
-func (freeing) Called(context.Context, host.CallEvent) {}
+func (*freeing) Called(context.Context, host.CallEvent) {}
 
 // CacheHits implements [host.Observer].
-func (freeing) CacheHits(string, string, uint64) {}
+func (*freeing) CacheHits(string, string, uint64) {}
 
 // Refused implements [host.Observer].
-func (freeing) Refused(context.Context, string, error) {}
+func (*freeing) Refused(context.Context, string, error) {}
 
 // Restarted implements [host.Observer].
-func (freeing) Restarted(string, bool) {}
+func (*freeing) Restarted(string, bool) {}
