@@ -351,12 +351,16 @@ func (g *queueGuard) told(pod *corev1.Pod, err error) (paused bool) {
 // [host.Budget].
 type until struct {
 	context.Context
-	deadline time.Time
+	timeout time.Duration
 	// runs is set once the guest runs, and spent is the fuel that it has received since.
 	runs  bool
 	spent atomic.Int64
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// ends is the deadline. The time is read when it is first needed, at the beginning of a wait or
+	// when the guest has used its first share of fuel: most calls end before that. It is zero until
+	// then.
+	ends  time.Time
 	done  chan struct{}
 	timer *time.Timer
 }
@@ -367,28 +371,45 @@ var untils = sync.Pool{New: func() any { return new(until) }}
 // inQueue returns the context of a call under the lock of the scheduling queue. End it with stop.
 func (p *Plugin) inQueue() *until {
 	u := untils.Get().(*until)
-	u.Context, u.deadline, u.runs = p.ctx, time.Now().Add(p.queueTimeout), false
+	u.Context, u.timeout, u.runs, u.ends = p.ctx, p.queueTimeout, false, time.Time{}
 	u.spent.Store(0)
 	return u
 }
 
 // run has the guest run, with as much time as the wait for its instance had: on a busy machine the
 // wait alone may take most of it. Without a wait, no time has passed.
-func (u *until) run(timeout time.Duration) {
+func (u *until) run() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.runs = true
 	if u.done != nil {
-		u.deadline = time.Now().Add(timeout)
+		u.ends = time.Now().Add(u.timeout)
 	}
 }
 
+// deadline returns the time at which the context ends. u.mu is held.
+func (u *until) deadline() time.Time {
+	if u.ends.IsZero() {
+		u.ends = time.Now().Add(u.timeout)
+	}
+	return u.ends
+}
+
 // Deadline implements context.Context.
-func (u *until) Deadline() (time.Time, bool) { return u.deadline, true }
+func (u *until) Deadline() (time.Time, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.deadline(), true
+}
 
 // Err implements context.Context.
 func (u *until) Err() error {
-	if u.runs && u.spent.Load() < leastFuel || time.Now().Before(u.deadline) {
+	if u.runs && u.spent.Load() < leastFuel {
+		return nil
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if time.Now().Before(u.deadline()) {
 		return nil
 	}
 	return context.DeadlineExceeded
@@ -396,6 +417,9 @@ func (u *until) Err() error {
 
 // Spend implements host.Budget.
 func (u *until) Spend(fuel int64) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.deadline()
 	u.spent.Add(fuel)
 	return nil
 }
@@ -406,7 +430,7 @@ func (u *until) Done() <-chan struct{} {
 	defer u.mu.Unlock()
 	if u.done == nil {
 		done := make(chan struct{})
-		u.done, u.timer = done, time.AfterFunc(time.Until(u.deadline), func() { close(done) })
+		u.done, u.timer = done, time.AfterFunc(time.Until(u.deadline()), func() { close(done) })
 	}
 	return u.done
 }

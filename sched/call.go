@@ -21,10 +21,11 @@ import (
 // call is the state of the running call: the data that the guest may ask for, and copies of the
 // data that it handed to host functions.
 //
-// It is zero between two calls. A call begins by an assignment, or by beginOnNode, and ends by
-// [instance.end], whatever its kind and result.
+// It is zero between two calls. A call begins by an assignment, or by beginOnNode or beginOnEvent,
+// and ends by [instance.end], whatever its kind and result.
 type call struct {
-	// plain is set if the call has the arguments of Filter or Score and began with nothing else.
+	// plain is set if the call has the arguments of Filter, Score or QueueingHint and began with
+	// nothing else.
 	plain bool
 	// pod and node are arguments; other is the second Pod of AddPod, RemovePod
 	// and Less, and the old object of an event whose new one is node.

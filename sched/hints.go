@@ -19,14 +19,20 @@ type hintCache struct {
 	// hits are those of the event.
 	hits atomic.Uint64
 
+	// event is the last one, nil before the first.
+	event atomic.Pointer[hintEvent]
+
 	mu sync.Mutex
-	// event counts the events. Its objects are oldObj and newObj, and version is that of the guest.
-	event          uint64
-	oldObj, newObj *objects.Object
-	version        *host.Pin
 	// classes are found by the result of [objects.ClassOf] for their Pods with these fields.
 	fields  *objects.Encoder[corev1.Pod]
 	classes map[uint64]*podClass
+}
+
+// hintEvent is an event with its number, beginning with 1, its objects, and the version of the guest.
+type hintEvent struct {
+	number         uint64
+	oldObj, newObj *objects.Object
+	version        *host.Pin
 }
 
 // podClass is the Pods that are equal in a read set, with the answers for them.
@@ -39,7 +45,7 @@ type podClass struct {
 // hintKey is the key of an answer. class is nil if answers are not shared.
 type hintKey struct {
 	class *podClass
-	event uint64
+	event *hintEvent
 	hint  int
 }
 
@@ -51,7 +57,7 @@ const (
 )
 
 func (k hintKey) answer(queue bool) uint64 {
-	a := k.event<<(hintBits+1) | uint64(k.hint)<<1
+	a := k.event.number<<(hintBits+1) | uint64(k.hint)<<1
 	if queue {
 		a |= 1
 	}
@@ -65,35 +71,42 @@ func (k hintKey) at() *atomic.Uint64 { return &k.class.answers[k.hint%len(k.clas
 //
 // 0 allocs: TestHintsDoNotAllocate.
 func (p *Plugin) sharedHint(n int, pod, oldObj, newObj *objects.Object) (k hintKey, queue, known bool) {
-	c, event := &p.hints, p.hintEvent(oldObj, newObj)
+	c, event := &p.hints, p.hints.event.Load()
+	if event == nil || event.oldObj != oldObj || event.newObj != newObj || event.version != p.pin().pin {
+		event = p.hintEvent(oldObj, newObj)
+	}
 	// An event without objects cannot be told from the next.
 	if c.disabled || oldObj == nil && newObj == nil || n >= maxHints {
 		return hintKey{}, false, false
 	}
 	k = hintKey{p.podClass(pod), event, n}
-	answer := k.at().Load()
-	if queue = answer == k.answer(true); queue || answer == k.answer(false) {
+	if answer := k.at().Load(); answer>>1 == k.answer(false)>>1 {
+		queue = answer&1 != 0
 		c.hits.Add(1)
 		return k, queue, true
 	}
 	return k, false, false
 }
 
-// hintEvent returns the number of the event that has the objects. A swap of the guest begins a new
-// one.
-func (p *Plugin) hintEvent(oldObj, newObj *objects.Object) uint64 {
+// hintEvent returns the event that has the objects. A swap of the guest begins a new one.
+func (p *Plugin) hintEvent(oldObj, newObj *objects.Object) *hintEvent {
 	c, version := &p.hints, p.pin().pin
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.oldObj != oldObj || c.newObj != newObj || c.version != version {
-		p.outside() // Once for all Pods: a long queue would outdate objects in use by cycles.
-		c.event++
-		c.oldObj, c.newObj, c.version = oldObj, newObj, version
-		if hits := c.hits.Swap(0); hits != 0 && p.observer != nil {
-			p.observer.CacheHits(p.label, abi.QueueingHint.String(), hits)
-		}
+	last := c.event.Load()
+	if last != nil && last.oldObj == oldObj && last.newObj == newObj && last.version == version {
+		return last
 	}
-	return c.event
+	p.outside() // Once for all Pods: a long queue would outdate objects in use by cycles.
+	e := &hintEvent{1, oldObj, newObj, version}
+	if last != nil {
+		e.number = last.number + 1
+	}
+	c.event.Store(e)
+	if hits := c.hits.Swap(0); hits != 0 && p.observer != nil {
+		p.observer.CacheHits(p.label, abi.QueueingHint.String(), hits)
+	}
+	return e
 }
 
 // podClass finds the class of a Pod.
@@ -124,10 +137,7 @@ func (p *Plugin) shareHint(k hintKey, pod *objects.Object, inst *host.Instance, 
 	if k.class == nil || inst.State().(*instance).call.own || inst.Logged() || pod.Identified() || k.class.fields != p.objects.PodClasses() {
 		return
 	}
-	c := &p.hints
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.event == k.event && c.version == p.pin().pin {
+	if p.hints.event.Load() == k.event && k.event.version == p.pin().pin {
 		k.at().Store(k.answer(queue))
 	}
 }

@@ -63,11 +63,17 @@ func (i *instance) beginOnNode(c *Cycle, node *objects.Object, info NodeInfo) {
 	a.plain, a.pod, a.of, a.node, a.info, a.snapshot = true, c.pod, c.of, node, info, true
 }
 
+// beginOnEvent begins a call about an event. It is plain unless the function has results of its own.
+func (i *instance) beginOnEvent(f abi.Function, e *eventCall) {
+	a := &i.call
+	a.plain, a.pod, a.of, a.other, a.node = f == abi.QueueingHint, e.pod, e.of, e.oldObj, e.newObj
+}
+
 // end ends a call. If the guest has asked for nothing else, only its arguments are set; to clear
 // all of it would cost a tenth of a Filter.
 func (i *instance) end() {
 	if a := &i.call; a.plain && !a.own {
-		a.plain, a.wide, a.pod, a.of, a.node, a.info, a.snapshot = false, false, nil, nil, nil, nil, false
+		a.plain, a.wide, a.pod, a.of, a.node, a.other, a.info, a.snapshot = false, false, nil, nil, nil, nil, nil, false
 		return
 	}
 	i.call, i.peer = call{}, wasmextension.Call{}
@@ -135,7 +141,12 @@ func (p *Plugin) acquire(within context.Context, c *Cycle, h *history, n int, ph
 // leave gives an instance back.
 func (p *Plugin) leave(inst *host.Instance, i *instance) {
 	i.end()
-	shared, bound, fuel := i.shared, i.bound, inst.FuelUsed()
+	shared, bound := i.shared, i.bound
+	if shared == nil && !bound {
+		inst.Release()
+		return
+	}
+	fuel := inst.FuelUsed()
 	i.shared, i.bound = nil, false
 	if inst.Release(); shared != nil {
 		shared.unlock(fuel)

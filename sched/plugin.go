@@ -300,7 +300,7 @@ func (p *Plugin) onPod(f abi.Function, pod *corev1.Pod, neutral *Status, then fu
 	}
 	i := inst.State().(*instance)
 	defer p.leave(inst, i)
-	ctx.run(p.queueTimeout)
+	ctx.run()
 	i.call = call{pod: object, of: pod}
 	result, err := p.invoke(ctx, inst, i, f, uint64(object.Ref))
 	if !notSynced(err) {

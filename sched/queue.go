@@ -139,7 +139,7 @@ func (p *Plugin) compare(a, b Queued) (int, error) {
 	}
 	i := inst.State().(*instance)
 	defer p.leave(inst, i)
-	ctx.run(p.queueTimeout)
+	ctx.run()
 	i.call = call{pod: x, other: y}
 	order, err := inst.Call(ctx, abi.QueueSort, uint64(x.Ref), uint64(y.Ref), uint64(a.Timestamp.UnixNano()), uint64(b.Timestamp.UnixNano()))
 	return int(int32(uint32(order))), err
@@ -265,23 +265,24 @@ func (p *Plugin) EventsToRegister() []Event {
 // hint asks the guest whether an event may make a Pod schedulable. If it does not answer the Pod is
 // tried, since it would be stuck otherwise.
 func (p *Plugin) hint(n int, pod *corev1.Pod, oldObj, newObj any) (queue bool, err error) {
-	c := call{pod: p.objects.Pod(pod), of: pod}
-	if err := p.addEventObjects(&c, oldObj, newObj); err != nil {
+	e := eventCall{pod: p.objects.Pod(pod), of: pod}
+	if err := p.addEventObjects(&e, oldObj, newObj); err != nil {
 		return true, err
 	}
-	key, queue, known := p.sharedHint(n, c.pod, c.other, c.node)
+	key, queue, known := p.sharedHint(n, e.pod, e.oldObj, e.newObj)
 	if known {
 		return queue || p.monitored, nil
 	}
-	err = p.onEvent(abi.QueueingHint, c, objectOf(oldObj), objectOf(newObj), func(ctx context.Context, inst *host.Instance, c *call) error {
-		result, err := inst.Call(ctx, abi.QueueingHint, uint64(uint32(n)), uint64(c.pod.Ref), refOf(c.other), refOf(c.node))
+	err = p.onEvent(abi.QueueingHint, &e, func(ctx context.Context, inst *host.Instance) error {
+		result, err := inst.Call(ctx, abi.QueueingHint, uint64(uint32(n)), uint64(e.pod.Ref), refOf(e.oldObj), refOf(e.newObj))
 		if err != nil {
 			return err
 		}
 		answer, code := abi.Unpack[abi.Code](result)
 		queue = answer != 0
 		if code == abi.Success {
-			p.shareHint(key, c.pod, inst, queue)
+			p.shareHint(key, e.pod, inst, queue)
+			return nil
 		}
 		return status(code, inst).AsError()
 	})
@@ -295,16 +296,16 @@ func (p *Plugin) hint(n int, pod *corev1.Pod, oldObj, newObj any) (queue bool, e
 // asked about all.
 func (p *Plugin) preHint(n int, oldObj, newObj any) (pods []types.NamespacedName, all bool, err error) {
 	p.outside()
-	var c call
-	if err := p.addEventObjects(&c, oldObj, newObj); err != nil {
+	var e eventCall
+	if err := p.addEventObjects(&e, oldObj, newObj); err != nil {
 		return nil, true, err
 	}
-	err = p.onEvent(abi.PreQueueingHint, c, objectOf(oldObj), objectOf(newObj), func(ctx context.Context, inst *host.Instance, c *call) error {
-		result, err := inst.Call(ctx, abi.PreQueueingHint, uint64(uint32(n)), refOf(c.other), refOf(c.node))
+	err = p.onEvent(abi.PreQueueingHint, &e, func(ctx context.Context, inst *host.Instance) error {
+		result, err := inst.Call(ctx, abi.PreQueueingHint, uint64(uint32(n)), refOf(e.oldObj), refOf(e.newObj))
 		if err != nil {
 			return err
 		}
-		pods = c.hinted
+		pods = inst.State().(*instance).call.hinted
 		return status(abi.Code(result), inst).AsError()
 	})
 	if err != nil || p.monitored {
@@ -316,12 +317,26 @@ func (p *Plugin) preHint(n int, oldObj, newObj any) (pods []types.NamespacedName
 	return pods, pods == nil, err
 }
 
+// eventCall is the arguments of a call about an event: the Pod that a hint is about, and the objects
+// of the event as the framework and as the guest has them, each nil if there is none.
+type eventCall struct {
+	pod            *objects.Object
+	of             *corev1.Pod
+	before, after  metav1.Object
+	oldObj, newObj *objects.Object
+}
+
 // addEventObjects adds the objects of an event to the arguments of a call.
-func (p *Plugin) addEventObjects(c *call, oldObj, newObj any) (err error) {
-	if c.other, err = p.eventObject(objects.OldEventObject, oldObj); err != nil {
-		return err
+func (p *Plugin) addEventObjects(e *eventCall, oldObj, newObj any) (err error) {
+	e.before, e.after = objectOf(oldObj), objectOf(newObj)
+	if e.before != nil {
+		if e.oldObj, err = p.objects.Transient(objects.OldEventObject, e.before); err != nil {
+			return err
+		}
 	}
-	c.node, err = p.eventObject(objects.NewEventObject, newObj)
+	if e.after != nil {
+		e.newObj, err = p.objects.Transient(objects.NewEventObject, e.after)
+	}
 	return err
 }
 
@@ -337,8 +352,8 @@ func (p *Plugin) slow(f abi.Function, paused bool, err error) {
 
 // onEvent calls ask with an instance that has the objects of an event, unless the guest has failed
 // on the event before.
-func (p *Plugin) onEvent(f abi.Function, args call, oldObj, newObj metav1.Object, ask func(context.Context, *host.Instance, *call) error) (err error) {
-	if !p.queue.asks(oldObj, newObj) {
+func (p *Plugin) onEvent(f abi.Function, e *eventCall, ask func(context.Context, *host.Instance) error) (err error) {
+	if !p.queue.asks(e.before, e.after) {
 		p.skipped(f)
 		return errNotAsked
 	}
@@ -359,9 +374,9 @@ func (p *Plugin) onEvent(f abi.Function, args call, oldObj, newObj metav1.Object
 	}
 	i := inst.State().(*instance)
 	defer p.leave(inst, i)
-	ctx.run(p.queueTimeout)
-	i.call = args
-	err = ask(ctx, inst, &i.call)
+	ctx.run()
+	i.beginOnEvent(f, e)
+	err = ask(ctx, inst)
 	fuel = inst.FuelUsed()
 	answered = err != nil && (!errors.As(err, new(*host.TrapError)) && ctx.Err() == nil || notSynced(err))
 	return err
@@ -381,15 +396,6 @@ func refOf(o *objects.Object) uint64 {
 		return 0
 	}
 	return uint64(o.Ref)
-}
-
-// eventObject encodes an object of a cluster event, nil if there is none.
-func (p *Plugin) eventObject(side objects.EventSide, obj any) (*objects.Object, error) {
-	object := objectOf(obj)
-	if object == nil {
-		return nil, nil
-	}
-	return p.objects.Transient(side, object)
 }
 
 // jsonValue is the value of a sign fragment, which the framework marshals.

@@ -70,10 +70,12 @@ func appendPodNames(b []byte, pods []PodName) []byte {
 }
 
 // EventObject is the object of a ClusterEvent, before or after it.
-type EventObject struct {
-	present bool
-	pod     core.Pod
-	node    core.Node
+type EventObject struct{ d *eventObject }
+
+// eventObject is an object of an event. It is never changed.
+type eventObject struct {
+	pod  core.Pod
+	node core.Node
 	// bytes are those of an object in a native test, and ref is that in a guest.
 	bytes []byte
 	ref   abi.Ref
@@ -84,32 +86,45 @@ type EventObject struct {
 func NewEventObject[T core.Pod | core.Node | []byte](object T) EventObject {
 	switch o := any(object).(type) {
 	case core.Pod:
-		return EventObject{present: true, pod: o}
+		return EventObject{&eventObject{pod: o}}
 	case core.Node:
-		return EventObject{present: true, node: o}
+		return EventObject{&eventObject{node: o}}
 	case []byte:
-		return EventObject{present: true, bytes: o}
+		return EventObject{&eventObject{bytes: o}}
 	}
 	return EventObject{}
 }
 
 // Present reports whether there is an object.
-func (o EventObject) Present() bool { return o.present }
+func (o EventObject) Present() bool { return o.d != nil }
 
 // Pod returns the object of an event about Pods.
-func (o EventObject) Pod() core.Pod { return o.pod }
+func (o EventObject) Pod() core.Pod {
+	if o.d == nil {
+		return core.Pod{}
+	}
+	return o.d.pod
+}
 
 // Node returns the object of an event about Nodes.
-func (o EventObject) Node() core.Node { return o.node }
+func (o EventObject) Node() core.Node {
+	if o.d == nil {
+		return core.Node{}
+	}
+	return o.d.node
+}
 
 // Bytes returns the object of an event about another kind, as GetObject does: as protobuf or, for a
 // custom resource, as JSON. The views of the kinds read them. It may be called during the hint; the
 // bytes may be kept.
 func (o EventObject) Bytes() []byte {
-	if o.ref != 0 {
-		return hostObject(o.ref)
+	if o.d == nil {
+		return nil
 	}
-	return o.bytes
+	if o.d.ref != 0 {
+		return hostObject(o.d.ref)
+	}
+	return o.d.bytes
 }
 
 // appendEvents appends events in the encoding of the host.

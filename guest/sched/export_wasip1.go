@@ -62,7 +62,14 @@ func podOf(ref uint64) core.Pod {
 }
 
 func nextPod(ref uint64) {
-	last.podRef, last.pod = ref, otherPod(ref)
+	last.podRef = ref
+	if i := abi.Ref(ref).Slot(); i < uint32(len(pods.table)) {
+		if e := &pods.table[i]; e.version == abi.Ref(ref).Version() {
+			last.pod = e.view // Without a call: hints are about one Pod after the other.
+			return
+		}
+	}
+	last.pod = otherPod(ref)
 }
 
 // otherPod is podOf for a Pod that must not replace the one in last.
@@ -181,12 +188,12 @@ var eventObjects [2]struct {
 	node core.Node
 }
 
-func eventObject(n int, event ClusterEvent, ref uint64) EventObject {
+func eventObjectOf(n int, event *ClusterEvent, ref uint64) EventObject {
 	if ref == 0 {
 		return EventObject{}
 	}
 	if event.Object != "" {
-		return EventObject{present: true, ref: abi.Ref(ref)}
+		return EventObject{&eventObject{ref: abi.Ref(ref)}}
 	}
 	switch o := &eventObjects[n]; event.Resource {
 	case abi.EventPod, abi.EventAssignedPod, abi.EventUnscheduledPod, abi.EventTargetPod:
@@ -196,24 +203,47 @@ func eventObject(n int, event ClusterEvent, ref uint64) EventObject {
 		o.node = core.Node(view.FromRefByParts(view.View(o.node), abi.Ref(ref), &core.TypeOfNode))
 		return NewEventObject(o.node)
 	}
-	return EventObject{present: true, ref: abi.Ref(ref)}
+	return EventObject{&eventObject{ref: abi.Ref(ref)}}
+}
+
+// lastHint is the event of the hint before: the host asks about each pending Pod with the same objects.
+var lastHint struct {
+	event          int32
+	oldRef, newRef uint64
+	fn             QueueingHintFn // nil before the first.
+	oldObj, newObj EventObject
+}
+
+// nextHint puts another event into lastHint.
+func nextHint(event int32, oldRef, newRef uint64) error {
+	h := &lastHint
+	h.event, h.oldRef, h.newRef, h.fn = event, oldRef, newRef, nil
+	list, err := registeredEvents()
+	if err != nil || event < 0 || int(event) >= len(list) {
+		return err
+	}
+	e := &list[event]
+	h.fn, h.oldObj, h.newObj = e.QueueingHintFn, eventObjectOf(0, &e.Event, oldRef), eventObjectOf(1, &e.Event, newRef)
+	return nil
 }
 
 //go:wasmexport queueinghint
 func exportQueueingHint(event int32, pod, oldObj, newObj uint64) uint64 {
 	calls++
-	list, err := registeredEvents()
-	if err != nil {
-		return abi.Pack(1, finish(AsStatus(err)))
+	h := &lastHint
+	if h.oldRef != oldObj || h.newRef != newObj || h.event != event || h.fn == nil {
+		if err := nextHint(event, oldObj, newObj); err != nil || h.fn == nil {
+			return abi.Pack(1, finish(AsStatus(err)))
+		}
 	}
-	if event < 0 || int(event) >= len(list) || list[event].QueueingHintFn == nil {
-		return abi.Pack(1, finish(nil))
-	}
-	e := list[event]
-	hint, err := e.QueueingHintFn(podOf(pod), eventObject(0, e.Event, oldObj), eventObject(1, e.Event, newObj))
+	hint, err := h.fn(podOf(pod), h.oldObj, h.newObj)
 	var queue uint32
 	if hint == Queue {
 		queue = 1
+	}
+	if err == nil {
+		plugin.Yield()
+		return abi.Pack(queue, abi.Success)
 	}
 	return abi.Pack(queue, finish(AsStatus(err)))
 }
@@ -225,8 +255,8 @@ func exportPreQueueingHint(event int32, oldObj, newObj uint64) int32 {
 	if err != nil || event < 0 || int(event) >= len(list) || list[event].PreQueueingHintFn == nil {
 		return int32(finish(AsStatus(err)))
 	}
-	e := list[event]
-	result, err := e.PreQueueingHintFn(eventObject(0, e.Event, oldObj), eventObject(1, e.Event, newObj))
+	e := &list[event]
+	result, err := e.PreQueueingHintFn(eventObjectOf(0, &e.Event, oldObj), eventObjectOf(1, &e.Event, newObj))
 	if err == nil && !result.AllPods {
 		hostResultPods(appendPodNames(nil, result.Pods))
 	}

@@ -83,7 +83,8 @@ func (s StringMap) answer(key string) *answer {
 	}
 	if l := reusable[answers](m, s.at); l != nil {
 		for a := &l.first; a != nil; a = a.next {
-			if uint64(a.version) == s.at.version() && a.Key == key {
+			// The key mostly is the same constant, which compares without a call.
+			if uint64(a.version) == s.at.version() && len(a.Key) == len(key) && (unsafe.StringData(a.Key) == unsafe.StringData(key) || a.Key == key) {
 				return a
 			}
 		}

@@ -37,8 +37,10 @@ func queueingHint(e sched.Event, about about) fwk.QueueingHintFn {
 		return nil
 	}
 	return func(_ klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
-		if changed := podOf(oldObj, newObj); about != nil && changed != nil && !about(pod, changed) {
-			return fwk.QueueSkip, nil
+		if about != nil {
+			if changed := podOf(oldObj, newObj); changed != nil && !about(pod, changed) {
+				return fwk.QueueSkip, nil
+			}
 		}
 		if e.Hint == nil {
 			return fwk.Queue, nil
