@@ -162,12 +162,13 @@ func TestResetGrown(t *testing.T) {
 		reset  host.ResetPolicy
 		held   bool
 		beside int    // The number of other instances.
-		pages  uint64 // By which each call grows.
+		pages  uint64 // By which each call grows, or each second one.
+		second bool
 		want   []int
 	}{
-		{name: "by 64 KiB each", grown: true, pages: 1, want: []int{0, 32}},
-		{name: "by 64 KiB each, beside 15 instances", grown: true, beside: 15, pages: 1, want: []int{0, 16, 32}},
-		{name: "by 64 KiB each, beside 7 instances", grown: true, beside: 7, pages: 1, want: []int{0, 32}},
+		{name: "by 64 KiB in two", grown: true, pages: 1, second: true, want: []int{0, 32}},
+		{name: "by 64 KiB in two, beside 7 instances", grown: true, beside: 7, pages: 1, second: true, want: []int{0, 32}},
+		{name: "by 64 KiB in two, beside 31 instances", grown: true, beside: 31, pages: 1, second: true, want: []int{0, 16, 32}},
 		{name: "by 192 KiB each", grown: true, pages: 3, want: []int{0, 16, 32}},
 		{name: "to the limit", grown: true, pages: 20, want: []int{0, 16, 32}},
 		{name: "until it cannot", grown: true, pages: 22, want: []int{0, 16, 32}},
@@ -213,7 +214,11 @@ func TestResetGrown(t *testing.T) {
 				var got []int
 				for n := range 40 {
 					inst := acquire()
-					calls, err := inst.Call(t.Context(), abi.Filter, 0, 0, test.pages)
+					pages := test.pages
+					if test.second && n%2 == 0 {
+						pages = 0
+					}
+					calls, err := inst.Call(t.Context(), abi.Filter, 0, 0, pages)
 					if err != nil {
 						t.Fatal(err)
 					}
