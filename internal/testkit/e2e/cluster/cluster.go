@@ -1,16 +1,9 @@
 package cluster
 
 import (
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -78,63 +71,4 @@ func Start(t testing.TB, flags map[string][]string) *Cluster {
 		t.Fatal(err)
 	}
 	return c
-}
-
-// KillAPIServer kills kube-apiserver and starts it again, with its arguments and on its address. It
-// returns when it is ready.
-func (c *Cluster) KillAPIServer(t testing.TB) {
-	t.Helper()
-	address := strings.TrimSuffix(strings.TrimPrefix(c.Config.Host, "https://"), "/")
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var args []string
-	pid := 0
-	for _, file := range files {
-		text, _ := os.ReadFile(file) // The process may be gone.
-		of := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
-		if filepath.Base(of[0]) == "kube-apiserver" && slices.Contains(of, "--secure-port="+port) {
-			args = of
-			pid, _ = strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		}
-	}
-	if pid == 0 {
-		t.Fatalf("no kube-apiserver serves port %s", port)
-	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(args[0], args[1:]...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-ended
-	})
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		if err = c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(t.Context()).Error(); err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("kube-apiserver is not ready after its restart: %v", err)
-		}
-		select {
-		case err := <-ended: // The port may not be free yet.
-			t.Logf("kube-apiserver: %v", err)
-			cmd = exec.Command(args[0], args[1:]...)
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			go func() { ended <- cmd.Wait() }()
-		default:
-		}
-	}
 }

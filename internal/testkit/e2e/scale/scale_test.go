@@ -7,14 +7,18 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -305,7 +309,7 @@ func TestManyAgents(t *testing.T) {
 	// Watches go on or begin anew, within some seconds, and no process writes since nothing has changed.
 	begins := count.begins.Load()
 	writes = count.writes.Load()
-	c.KillAPIServer(t)
+	killAPIServer(t, c)
 	killed := time.Now()
 	if err := put(1, 2); err != nil {
 		t.Fatal(err)
@@ -321,5 +325,64 @@ func TestManyAgents(t *testing.T) {
 	}
 	if got := count.lists.Load(); got != 0 {
 		t.Errorf("%d lists", got)
+	}
+}
+
+// killAPIServer kills kube-apiserver and starts it again, with its arguments and on its address. It
+// returns when it is ready.
+func killAPIServer(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	address := strings.TrimSuffix(strings.TrimPrefix(c.Config.Host, "https://"), "/")
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var args []string
+	pid := 0
+	for _, file := range files {
+		text, _ := os.ReadFile(file) // The process may be gone.
+		of := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
+		if filepath.Base(of[0]) == "kube-apiserver" && slices.Contains(of, "--secure-port="+port) {
+			args = of
+			pid, _ = strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		}
+	}
+	if pid == 0 {
+		t.Fatalf("no kube-apiserver serves port %s", port)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-ended
+	})
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		if err = c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(t.Context()).Error(); err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("kube-apiserver is not ready after its restart: %v", err)
+		}
+		select {
+		case err := <-ended: // The port may not be free yet.
+			t.Logf("kube-apiserver: %v", err)
+			cmd = exec.Command(args[0], args[1:]...)
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			go func() { ended <- cmd.Wait() }()
+		default:
+		}
 	}
 }
