@@ -73,7 +73,6 @@ func TestTestsStartThemselvesInOnePlace(t *testing.T) {
 	}
 	known := []string{
 		"hooks/runtime/nri/process_test.go", // A runtime starts it, by a name of the runtime's.
-		"internal/testkit/peaks/main.go",    // A program that starts its rows.
 		"internal/testkit/self/self.go",
 		"internal/testkit/vm/init/main.go", // The first process of a virtual machine.
 	}

@@ -1,3 +1,0 @@
-package main
-
-import _ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
