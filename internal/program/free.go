@@ -50,6 +50,7 @@ func (f *freeing) Built(context.Context, host.BuildEvent) {
 }
 
 func (f *freeing) free() {
+	dropCode()
 	for range collections {
 		debug.FreeOSMemory()
 		time.Sleep(freeDelay / 2)
