@@ -256,6 +256,8 @@ func (s *Server) objects(w http.ResponseWriter, r *http.Request, parts []string)
 	resource := s.find(func(r *Resource) bool { return r.GroupVersionResource == gv.WithResource(rest[0]) })
 	s.mu.Unlock()
 	switch {
+	case resource == nil && r.URL.Query().Get("watch") != "":
+		s.watchStored(w, r)
 	case resource == nil:
 		s.listStored(w, r.URL.Path)
 	case len(rest) == 2:
@@ -267,10 +269,8 @@ func (s *Server) objects(w http.ResponseWriter, r *http.Request, parts []string)
 	}
 }
 
-// listStored lists what was applied to a resource.
-func (s *Server) listStored(w io.Writer, path string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// applied returns what was applied to a resource. mu must be held.
+func (s *Server) applied(path string) []json.RawMessage {
 	resource := path[strings.LastIndexByte(path, '/')+1:]
 	list := []json.RawMessage{}
 	for _, stored := range slices.Sorted(maps.Keys(s.stored)) {
@@ -278,7 +278,29 @@ func (s *Server) listStored(w io.Writer, path string) {
 			list = append(list, s.stored[stored])
 		}
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"kind": "List", "apiVersion": "v1", "metadata": metav1.ListMeta{ResourceVersion: strconv.FormatInt(s.version, 10)}, "items": list})
+	return list
+}
+
+// listStored lists what was applied to a resource.
+func (s *Server) listStored(w io.Writer, path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = json.NewEncoder(w).Encode(map[string]any{"kind": "List", "apiVersion": "v1", "metadata": metav1.ListMeta{ResourceVersion: strconv.FormatInt(s.version, 10)}, "items": s.applied(path)})
+}
+
+// watchStored sends what was applied to a resource, if a request asks for the initial events, and
+// nothing more.
+func (s *Server) watchStored(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	if r.URL.Query().Get("sendInitialEvents") == "true" {
+		for _, object := range s.applied(r.URL.Path) {
+			fmt.Fprintf(w, `{"type":"ADDED","object":%s}`+"\n", object)
+		}
+		fmt.Fprintf(w, `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"%d","annotations":{%q:"true"}}}}`+"\n", s.version, metav1.InitialEventsAnnotationKey)
+	}
+	s.mu.Unlock()
+	_ = http.NewResponseController(w).Flush()
+	<-r.Context().Done()
 }
 
 // append appends an object as it is now.
