@@ -34,8 +34,20 @@ func (g *Group) findConfidential(req *policy.Request, s *confidential.Stain) {
 	}
 }
 
-// findConfidential records the confidential values in the objects of a request.
+// findConfidential records the confidential values in the objects of a request. Policies without a rule
+// of their own share what is found.
 func findConfidential(rule *confidential.Rule, req *policy.Request, s *confidential.Stain) {
+	if s.Sealed() {
+		return
+	}
+	if !rule.Extended() && rule.Environment() {
+		s.Join(req.Confidential(func(found *confidential.Stain) { find(nil, req, found) }))
+		return
+	}
+	find(rule, req, s)
+}
+
+func find(rule *confidential.Rule, req *policy.Request, s *confidential.Stain) {
 	kind := &req.Kind
 	for _, object := range [][]byte{req.Object.Raw, req.OldObject.Raw, req.Raw} {
 		if len(object) != 0 && !s.Sealed() {

@@ -265,8 +265,8 @@ func TestRequestsOfHooksAreMasked(t *testing.T) {
 func TestATextRepeatsNoPartOfAValue(t *testing.T) {
 	const value = "postgres://shop:correct horse battery@db/orders"
 	var stain confidential.Stain
-	stain.Add(value)
-	stain.Add("short")
+	stain.AddText(value)
+	stain.AddText("short")
 	for i := range len(value) {
 		for n := 8; i+n <= len(value); n++ {
 			text := stain.Text(fmt.Sprintf("the value <%s> is bad (short)", value[i:i+n]))
@@ -381,7 +381,7 @@ func TestAStainIsBounded(t *testing.T) {
 		var stain confidential.Stain
 		n := 0
 		for ; !stain.Sealed() && n < 1<<20; n++ {
-			stain.Add(fmt.Sprintf("%0*d", size, n))
+			stain.AddText(fmt.Sprintf("%0*d", size, n))
 		}
 		if !stain.Sealed() {
 			t.Errorf("%s: %d are not too many", name, n)
@@ -389,6 +389,60 @@ func TestAStainIsBounded(t *testing.T) {
 		if got := stain.Text("a text"); got != confidential.Withheld {
 			t.Errorf("%s: the text is %q", name, got)
 		}
+	}
+}
+
+// A search reads what is deep in a document a bounded number of times, and seals what it does not read.
+func TestASearchIsBounded(t *testing.T) {
+	t.Parallel()
+	nested := func(depth, bytes int) []byte {
+		env := `"` + strings.Repeat("no value ", bytes/9) + `"`
+		return []byte(strings.Repeat(`{"a":`, depth) + `{"kind":"Pod","env":` + env + `}` + strings.Repeat("}", depth))
+	}
+	for _, test := range []struct {
+		name         string
+		depth, bytes int
+		sealed       bool
+	}{
+		{"an object of a usual depth, as large as an API server stores", 15, 3 << 19, false},
+		{"a deep one that is small", 190, 64 << 10, false},
+		{"a deep one that is large", 190, 2 << 20, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			data := nested(test.depth, test.bytes)
+			var found, masked, message confidential.Stain
+			(*confidential.Rule)(nil).Find("", "", data, &found)
+			for name, changed := range map[string]bool{
+				"masked":            (*confidential.Rule)(nil).Mask(bytes.Clone(data), &masked),
+				"masked, a message": (*confidential.Rule)(nil).MaskMessage(wire.ShapePod, 0, false, bytes.Clone(data), &message),
+			} {
+				if changed != test.sealed {
+					t.Errorf("%s: %t, want %t", name, changed, test.sealed)
+				}
+			}
+			if found.Sealed() != test.sealed || masked.Sealed() != test.sealed || message.Sealed() != test.sealed {
+				t.Errorf("sealed is %t, %t when masked and %t as a message, want %t", found.Sealed(), masked.Sealed(), message.Sealed(), test.sealed)
+			}
+		})
+	}
+}
+
+// Join adds values and seals.
+func TestStainsAreJoined(t *testing.T) {
+	t.Parallel()
+	var a, b, sealed confidential.Stain
+	a.AddText("pin-77")
+	a.AddText("correct horse battery")
+	b.Join(&a)
+	const text = "pin-77 of correct horse battery, and more"
+	if got, want := b.Text(text), a.Text(text); got != want || strings.Contains(got, "horse") {
+		t.Errorf("the text is %q, want %q", got, want)
+	}
+	if sealed.Seal(); b.Sealed() {
+		t.Error("it is sealed")
+	}
+	if b.Join(&sealed); !b.Sealed() {
+		t.Error("it is not sealed")
 	}
 }
 

@@ -44,8 +44,11 @@ func (r *Rule) document(data []byte, s *Stain, mask bool) bool {
 		s.Seal()
 		return true
 	}
-	w := walker{rule: r, stain: s, mask: mask}
+	w := walker{rule: r, stain: s, mask: mask, budget: budgetFor(data)}
 	w.value(data, object{}, 0)
+	if w.budget.over() && mask {
+		overwrite(data)
+	}
 	return w.found
 }
 
@@ -63,12 +66,28 @@ const (
 	maxTexts = 4
 )
 
+// budget bounds the bytes that a search reads: those of a value are read again for each value that
+// it is in. What is not read within the budget is sealed.
+type budget struct{ left int }
+
+// budgetFor returns the budget of a search. Objects of usual depths take a part of it.
+func budgetFor(data []byte) *budget { return &budget{64<<20 + 8*len(data)} }
+
+// spend reports whether n bytes may be read.
+func (b *budget) spend(n int) bool {
+	b.left -= n
+	return b.left >= 0
+}
+
+func (b *budget) over() bool { return b.left < 0 }
+
 // walker searches JSON.
 type walker struct {
-	rule  *Rule
-	stain *Stain
-	mask  bool
-	found bool
+	rule   *Rule
+	stain  *Stain
+	mask   bool
+	found  bool
+	budget *budget
 	// texts is the number of texts that contain the document.
 	texts int
 }
@@ -80,6 +99,12 @@ type object struct{ group, kind string }
 func (w *walker) value(v json.Value, of object, depth int) {
 	if depth > maxDepth {
 		w.seal(v)
+		return
+	}
+	if !w.mask && w.texts == 0 && w.stain.Sealed() {
+		return // There is no more to learn.
+	}
+	if !w.reads(v) {
 		return
 	}
 	switch v.Kind() {
@@ -94,22 +119,33 @@ func (w *walker) value(v json.Value, of object, depth int) {
 	}
 }
 
+// reads reports whether the members of a value may be read, for which it takes them from the budget.
+// Those of an object are read twice.
+func (w *walker) reads(v json.Value) bool {
+	if w.budget.spend(2 * len(v)) {
+		return true
+	}
+	w.found = true
+	w.stain.Seal()
+	return false
+}
+
 // text masks a text that holds a manifest: an annotation in which kubectl or kapp keeps an
 // object, a file in a ConfigMap.
 func (w *walker) text(v json.Value) {
 	if !w.rule.mayHave(v) {
 		return
 	}
-	if w.rule.manifest(v.String(), w.stain, w.texts) {
+	if w.rule.manifest(v.String(), w.stain, w.texts, w.budget) {
 		w.hide(v)
 	}
 }
 
 // manifest reports whether a text is a manifest with confidential values, and records them.
-func (r *Rule) manifest(text string, s *Stain, texts int) bool {
+func (r *Rule) manifest(text string, s *Stain, texts int, left *budget) bool {
 	if b := []byte(text); texts < maxTexts && len(b) != 0 && json.Valid(b) {
 		if k := json.Value(b).Kind(); k == json.KindObject || k == json.KindArray || k == json.KindString {
-			w := walker{rule: r, stain: s, texts: texts + 1}
+			w := walker{rule: r, stain: s, texts: texts + 1, budget: left}
 			w.value(b, object{}, 0)
 			return w.found
 		}
@@ -270,7 +306,7 @@ func (w *walker) environment(v json.Value, depth int) {
 			}
 			w.stain.AddText(strings.Clone(text))
 			if string(raw) != text {
-				w.stain.Add(string(raw))
+				w.stain.add(string(raw))
 			}
 			w.hide(value)
 		}
@@ -279,6 +315,9 @@ func (w *walker) environment(v json.Value, depth int) {
 
 // seal seals every text and number in a value.
 func (w *walker) seal(v json.Value) {
+	if !w.reads(v) {
+		return
+	}
 	switch v.Kind() {
 	case json.KindObject:
 		for o := json.Object(v); o.Next(); {

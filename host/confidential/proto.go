@@ -125,7 +125,7 @@ var shapes = map[Shape]message{
 // records them in s. part is the number of the field whose message data are, 0 for all. A list has
 // the messages in its field 1. Malformed data is sealed. It reports whether it has found any.
 func (r *Rule) MaskMessage(shape Shape, part uint32, list bool, data []byte, s *Stain) bool {
-	m := messages{rule: r, stain: s}
+	m := messages{rule: r, stain: s, budget: budgetFor(data)}
 	if list {
 		if !fields(data, func(n protowire.Number, value []byte) {
 			if n == 1 {
@@ -142,9 +142,10 @@ func (r *Rule) MaskMessage(shape Shape, part uint32, list bool, data []byte, s *
 
 // messages looks through messages.
 type messages struct {
-	rule  *Rule
-	stain *Stain
-	found bool
+	rule   *Rule
+	stain  *Stain
+	found  bool
+	budget *budget
 }
 
 func (m *messages) seal(value []byte) {
@@ -163,9 +164,11 @@ func (m *messages) object(shape Shape, part uint32, data []byte) {
 			m.seal(data)
 			return
 		}
-		w := walker{rule: m.rule, stain: m.stain, mask: true}
+		w := walker{rule: m.rule, stain: m.stain, mask: true, budget: m.budget}
 		w.value(data, object{kind: kindOfShape(shape)}, 0)
-		m.found = m.found || w.found
+		if m.found = m.found || w.found; m.budget.over() {
+			m.seal(data)
+		}
 		return
 	}
 	of, described := description[protowire.Number(part)]
@@ -254,7 +257,7 @@ func (m *messages) texts(value []byte, depth int) {
 		return
 	}
 	if utf8.Valid(value) && !bytes.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\n' && c != '\t' && c != '\r' }) {
-		if m.rule.manifest(string(value), m.stain, 0) {
+		if m.rule.manifest(string(value), m.stain, 0, m.budget) {
 			m.found = true
 			overwrite(value)
 			return
@@ -272,7 +275,7 @@ func (r *Rule) texts(data []byte, s *Stain, mask bool) bool {
 	if !mask {
 		data = bytes.Clone(data)
 	}
-	m := messages{rule: r, stain: s}
+	m := messages{rule: r, stain: s, budget: budgetFor(data)}
 	m.texts(data, 0)
 	return m.found
 }

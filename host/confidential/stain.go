@@ -43,6 +43,19 @@ const (
 // Seal records that a sealed value was seen.
 func (s *Stain) Seal() { s.sealed = true }
 
+// Join records what another stain has, which stays as it is.
+func (s *Stain) Join(o *Stain) {
+	if s.sealed = s.sealed || o.sealed; s.sealed {
+		return
+	}
+	for _, value := range o.short {
+		s.add(value)
+	}
+	for piece := range o.pieces {
+		s.add(string(binary.LittleEndian.AppendUint64(nil, piece)))
+	}
+}
+
 // Sealed reports whether all output of the guest must not outlive its call.
 func (s *Stain) Sealed() bool { return s.sealed }
 
@@ -54,8 +67,8 @@ func (s *Stain) Heavy() bool {
 	return s.sealed || len(s.pieces) > heavyPieces || len(s.short) > maxShort/2
 }
 
-// Add records a value that is masked wherever it is repeated.
-func (s *Stain) Add(value string) {
+// add records a value that is masked wherever it is repeated.
+func (s *Stain) add(value string) {
 	switch n := len(value); {
 	case s.sealed || n < minValue:
 		return
@@ -90,14 +103,14 @@ func (s *Stain) Add(value string) {
 // AddText records a text that is masked wherever it is repeated, even in quotes: messages and
 // patches have escapes in it then, and few of its pieces are left.
 func (s *Stain) AddText(text string) {
-	s.Add(text)
+	s.add(text)
 	if strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune("\"\\<>&", r) }) < 0 {
 		return
 	}
 	marshaled, _ := stdjson.Marshal(text) // It has no error for a text.
 	for _, quoted := range []string{strconv.Quote(text), strconv.QuoteToASCII(text), string(json.AppendString(nil, text)), string(marshaled)} {
 		if inner := quoted[1 : len(quoted)-1]; inner != text {
-			s.Add(inner)
+			s.add(inner)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission/dialect"
 	"github.com/kubewasm/kubewasm/codec/admissionmsg"
+	"github.com/kubewasm/kubewasm/host/confidential"
 )
 
 // Request is the input of a guest. The engine owns it with all its bytes. It is valid until the
@@ -24,6 +25,13 @@ type Request struct {
 	// users is the number of holders of the request.
 	users atomic.Int32
 	proto protobuf
+	stain stain
+}
+
+// stain holds the confidential values of the objects, once they were searched.
+type stain struct {
+	once  sync.Once
+	found confidential.Stain
 }
 
 // protobuf holds the objects as protobuf, once they are encoded.
@@ -67,6 +75,12 @@ func (r *Request) Free() {
 	}
 	*r = Request{Envelope: r.Envelope}
 	requests.Put(r)
+}
+
+// Confidential returns the confidential values of the objects. find finds them, once for all policies.
+func (r *Request) Confidential(find func(*confidential.Stain)) *confidential.Stain {
+	r.stain.once.Do(func() { find(&r.stain.found) })
+	return &r.stain.found
 }
 
 // Proto returns the object and the old object as protobuf, nil if they have none, or the reason
