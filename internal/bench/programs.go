@@ -273,6 +273,20 @@ func (h *hook) ask() error {
 	return err
 }
 
+// inUse returns the resident memory once it has settled and all policies were asked again: what a
+// webhook has given back and needs for its work counts.
+func (h *hook) inUse() (uint64, error) {
+	if _, err := h.settled(); err != nil {
+		return 0, err
+	}
+	for range 20 {
+		if err := h.ask(); err != nil {
+			return 0, err
+		}
+	}
+	return h.status("VmRSS")
+}
+
 func (h *hook) get(path string) ([]byte, error) {
 	r, err := http.NewRequestWithContext(h.m.b.ctx, http.MethodGet, h.url+path, nil)
 	if err != nil {
@@ -368,7 +382,7 @@ func (m *programs) webhooks() error {
 				if err := h.start(binary, cache); err != nil {
 					return fmt.Errorf("%s: %w", what, err)
 				}
-				bytes, err := h.settled()
+				bytes, err := h.inUse()
 				if err == nil {
 					err = m.add(what, h.process, bytes, "without policies", without, most, true)
 				}
@@ -391,7 +405,7 @@ func (m *programs) later(h *hook, kind string, before, most uint64) error {
 				return err
 			}
 		}
-		bytes, err := h.settled()
+		bytes, err := h.inUse()
 		if err != nil {
 			return err
 		}

@@ -22,11 +22,10 @@ const (
 )
 
 // FreeAfterBuilds returns an observer that gives memory back to the system after plugins were
-// built: compilations leave a hundred times what a plugin takes.
+// built, as compilations leave a hundred times what a plugin takes, and after the start.
 func FreeAfterBuilds() host.Observer {
 	f := new(freeing)
-	f.timer = time.AfterFunc(time.Hour, f.free)
-	f.timer.Stop()
+	f.timer = time.AfterFunc(freeDelay, f.free)
 	return f
 }
 

@@ -45,7 +45,7 @@ const (
 
 // bounds are the bounds and the targets of the figures. A bound is the figure of its day, rounded up.
 var bounds = []Figure{
-	{Name: linesOfAll, Bound: 183_750, Target: 114_000},
+	{Name: linesOfAll, Bound: 183_800, Target: 114_000},
 	{Name: linesOfRoot, Bound: 114_400, Target: 90_000},
 	{Name: linesOfAdapter, Bound: 44_400, Target: 50_000},
 	{Name: rootPackages, Bound: 199, Target: 165},
