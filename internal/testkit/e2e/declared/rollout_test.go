@@ -182,7 +182,7 @@ func testRollouts(w *world, replicas []*replica, running *program) {
 	// The step ends while the controller does.
 	r.declares(deny("two2"), 3)
 	running.kill()
-	running = w.controller()
+	w.controller()
 	r.rolled("Complete", 0)
 	r.serves("two2", "two2")
 	r.expects("two2")
