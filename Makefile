@@ -3,7 +3,8 @@
 GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # The modules beside the root that are linted and compiled for other platforms as the root is.
-WINGS := admission/audit admission/webhook admission/rego admission/kubewarden cmd/kubewasm cmd/kubewasm-webhook
+WINGS := admission/audit admission/webhook admission/rego admission/kubewarden cmd/kubewasm cmd/kubewasm-webhook \
+  examples/admission examples/endpoint-picker examples/hooks examples/sched
 
 .DEFAULT_GOAL := help
 
@@ -170,7 +171,8 @@ chart: ## Check the chart: lint and render it for the values in its ci, decode t
 WAT := $(shell find . -path '*/testdata/*.wat') internal/wasmbin/profiler.wat
 
 # The modules with generated files beside the root. Their commands find kubewasm on the PATH.
-GENERATING := charts cmd/kubewasm internal/testkit/newestapi internal/testkit/schemas cmd/kubewasm-controller/api internal/testkit/alerts examples/controller internal/bench
+GENERATING := charts cmd/kubewasm internal/testkit/newestapi internal/testkit/schemas cmd/kubewasm-controller/api internal/testkit/alerts internal/bench \
+  examples/admission examples/controller examples/endpoint-picker examples/sched
 
 # The programs whose tests write their rows of docs/metrics.md.
 PROGRAMS := cmd/kubewasm-agent cmd/kubewasm-controller cmd/kubewasm-policy-server cmd/kubewasm-scheduler cmd/kubewasm-webhook

@@ -10,8 +10,9 @@ replace (
 require (
 	github.com/fsnotify/fsnotify v1.10.1
 	github.com/google/go-containerregistry v0.22.1
-	github.com/kubewasm/kubewasm v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm v0.0.0
 	github.com/kubewasm/kubewasm/admission/audit v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm/examples/endpoint-picker v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/hooks/runtime v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/sched/kube137 v0.0.0-00010101000000-000000000000
 	github.com/tetratelabs/wazero v1.12.0
@@ -100,5 +101,7 @@ replace github.com/kubewasm/kubewasm/admission/rego => ../../admission/rego
 replace github.com/kubewasm/kubewasm/admission/kubewarden => ../../admission/kubewarden
 
 replace github.com/kubewasm/kubewasm/admission/audit => ../../admission/audit
+
+replace github.com/kubewasm/kubewasm/examples/endpoint-picker => ../../examples/endpoint-picker
 
 replace github.com/kubewasm/kubewasm/hooks/runtime => ../../hooks/runtime

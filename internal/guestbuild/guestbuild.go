@@ -29,7 +29,7 @@ import (
 // ErrNoGo is returned if there is no Go toolchain.
 var ErrNoGo = errors.New("no Go toolchain: the command go is not in PATH")
 
-// TrackSources makes a test depend on every file of the module around dir. The go command
+// TrackSources makes a test depend on every file of the outermost module around dir. The go command
 // reuses the result of a test while the files that the test has looked at are unchanged. It
 // does not see the files that a go command within the test reads. TrackSources looks at all
 // of them.
@@ -52,16 +52,18 @@ var tracked sync.Map
 
 // trackSources does what TrackSources does for a directory whose name is absolute. It returns a
 // sum of the files' names, sizes and times of modification and change, nil if dir is in no module.
-func trackSources(root string) (sum []byte, err error) {
-	for {
-		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
+func trackSources(dir string) (sum []byte, err error) {
+	root := "" // Nested modules replace the modules around them by directories.
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			root = dir
+		}
+		if dir == filepath.Dir(dir) {
 			break
 		}
-		parent := filepath.Dir(root)
-		if parent == root {
-			return nil, nil // There is no module.
-		}
-		root = parent
+	}
+	if root == "" {
+		return nil, nil
 	}
 	h := sha256.New()
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -91,7 +93,7 @@ func trackSources(root string) (sum []byte, err error) {
 // Build compiles the guest in dir, in any of [Languages], and returns the file. The
 // file lies in the user's cache directory under the name of dir, so that an
 // unchanged guest is not linked again. A process that has built it before asks no toolchain
-// while nothing in the module around dir has changed.
+// while nothing in the outermost module around dir has changed.
 func Build(ctx context.Context, dir string) (string, error) { return BuildWith(ctx, dir, false, nil) }
 
 // BuildWith is [Build] with the warnings of the toolchain. If it is named, the module has the
