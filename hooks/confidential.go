@@ -36,7 +36,7 @@ func (e *quietError) Unwrap() error { return e.err }
 // users.
 func (p *plugin) quiet(req *hookmsg.Request, err error) error {
 	text := err.Error()
-	if quiet := stainOf(&p.cfg.Confidential, hookmsg.AppendRequest(nil, req)).Text(text); quiet != text {
+	if quiet := stainOf(&p.cfg.Confidential, req.Append(nil)).Text(text); quiet != text {
 		return &quietError{quiet, err}
 	}
 	return err

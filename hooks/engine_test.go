@@ -886,10 +886,10 @@ func TestADecisionOutlivesItsCall(t *testing.T) {
 	var encoded [][]byte
 	for n := range 300 { // More than an instance keeps.
 		d := decide(n)
-		answers, encoded = append(answers, d), append(encoded, hookmsg.AppendDecision(nil, d))
+		answers, encoded = append(answers, d), append(encoded, d.Append(nil))
 	}
 	for n, d := range answers {
-		if got := hookmsg.AppendDecision(nil, d); !bytes.Equal(got, encoded[n]) {
+		if got := d.Append(nil); !bytes.Equal(got, encoded[n]) {
 			t.Fatalf("decision %d is %q now, was %q", n, got, encoded[n])
 		}
 	}
@@ -946,8 +946,8 @@ func TestGuestIsSmall(t *testing.T) {
 	if limit := 3_000_000; len(module) > limit {
 		t.Errorf("the module has %d bytes, want at most %d", len(module), limit)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", cpuFromAnnotation)
-	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", ".")
+	cmd.Dir, cmd.Env = cpuFromAnnotation, append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
 	deps, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)

@@ -130,7 +130,7 @@ func webRequest() *hookmsg.Request {
 func BenchmarkDecide(b *testing.B) {
 	e := engine(b, hooks.Config{Plugins: []hooks.PluginConfig{plugin(b, "cpu", cpuFromAnnotation)}})
 	req := webRequest()
-	b.SetBytes(int64(len(hookmsg.AppendRequest(nil, req))))
+	b.SetBytes(int64(len(req.Append(nil))))
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := e.Decide(b.Context(), req); err != nil {

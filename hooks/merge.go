@@ -92,12 +92,12 @@ func (p *plugin) compatible(d *hookmsg.Decision, earlier []part) error {
 // none.
 func difference(a, b *hookmsg.Decision) (field string, values [2]string, ok bool) {
 	if both := a.Resources.Fields() & b.Resources.Fields(); both != 0 {
-		for f := range (both & hookmsg.NumberFields).All() {
+		for f := range both.Numbers().All() {
 			if x, y := **a.Resources.Number(f), **b.Resources.Number(f); x != y {
 				return f.String(), [2]string{strconv.FormatInt(x, 10), strconv.FormatInt(y, 10)}, false
 			}
 		}
-		for f := range (both & hookmsg.TextFields).All() {
+		for f := range both.Texts().All() {
 			if x, y := **a.Resources.Text(f), **b.Resources.Text(f); x != y {
 				return f.String(), [2]string{strconv.Quote(x), strconv.Quote(y)}, false
 			}

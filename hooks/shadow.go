@@ -127,7 +127,7 @@ func (b *background) offer(req *hookmsg.Request, known objects, earlier []part, 
 			continue
 		}
 		if call == nil {
-			encoded := hookmsg.AppendRequest(nil, req)
+			encoded := req.Append(nil)
 			call, bytes = repeat(encoded, known, slices.Clone(earlier), d, err), int64(len(encoded))
 			for _, p := range earlier {
 				bytes += decisionBytes(p.decision)
@@ -143,7 +143,7 @@ func decisionBytes(d *hookmsg.Decision) int64 {
 	if d == nil {
 		return 0
 	}
-	return int64(len(hookmsg.AppendDecision(nil, d)))
+	return int64(len(d.Append(nil)))
 }
 
 // repeat returns a function that calls a candidate with the same request.

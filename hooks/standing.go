@@ -166,7 +166,7 @@ func (e *Engine) decided(req *hookmsg.Request, parts []part, failed []string) {
 	}
 	if whole {
 		of.Settings = slices.DeleteFunc(of.Settings, func(v Setting) bool {
-			return !v.seen && (created || v.Field&hookmsg.ResourceFields != 0)
+			return !v.seen && (created || v.Field.OfResources() != 0)
 		})
 	}
 	if len(of.Failures) != 0 {
@@ -196,17 +196,17 @@ func (e *Engine) settings(of *Subject, req *hookmsg.Request, p part, created boo
 			i = len(of.Settings) - 1
 		}
 		v := Setting{Field: field, Key: key, Plugin: p.plugin, Value: text, Since: time.Now(), number: number, text: text, key: key, seen: true}
-		if field&(hookmsg.NumberFields|hookmsg.FieldCPUSetCPUs|hookmsg.FieldCPUSetMems) == 0 { // The other fields are numbers.
+		if field.Numbers() == 0 && field&(hookmsg.FieldCPUSetCPUs|hookmsg.FieldCPUSetMems) == 0 { // The other fields are numbers.
 			v.Key, v.Value = e.quiet(p.plugin, req, key), e.quiet(p.plugin, req, text)
 			v.Withheld = v.Key != key || v.Value != text
 		}
 		of.Settings[i] = v
 	}
 	fields := p.decision.Fields()
-	for f := range (fields & hookmsg.NumberFields).All() {
+	for f := range fields.Numbers().All() {
 		set(f, "", **p.decision.Resources.Number(f), "")
 	}
-	for f := range (fields & hookmsg.TextFields).All() {
+	for f := range fields.Texts().All() {
 		set(f, "", 0, **p.decision.Resources.Text(f))
 	}
 	if fields&keyed == 0 {
@@ -225,7 +225,7 @@ func (e *Engine) settings(of *Subject, req *hookmsg.Request, p part, created boo
 // quiet masks the confidential values of a request in a text.
 func (e *Engine) quiet(name string, req *hookmsg.Request, text string) string {
 	i := slices.IndexFunc(e.plugins, func(p *plugin) bool { return p.Name() == name })
-	return stainOf(&e.plugins[i].cfg.Confidential, hookmsg.AppendRequest(nil, req)).Text(text)
+	return stainOf(&e.plugins[i].cfg.Confidential, req.Append(nil)).Text(text)
 }
 
 // note records a failure of a plugin, whose error contains no confidential value.
@@ -268,7 +268,7 @@ func (e *Engine) Subjects(match func(pod hookmsg.PodMeta) bool) (subjects []Subj
 	e.standing.mu.Unlock()
 	for i := range subjects {
 		for j := range subjects[i].Settings {
-			if v := &subjects[i].Settings[j]; v.Field&hookmsg.NumberFields != 0 {
+			if v := &subjects[i].Settings[j]; v.Field.Numbers() != 0 {
 				v.Value = strconv.FormatInt(v.number, 10)
 			}
 		}
@@ -291,9 +291,9 @@ func (s *Subject) Resources() *hookmsg.Resources {
 	for i := range s.Settings {
 		v := &s.Settings[i]
 		switch {
-		case v.Field&hookmsg.NumberFields != 0:
+		case v.Field.Numbers() != 0:
 			*r.Number(v.Field) = &v.number
-		case v.Field&hookmsg.TextFields != 0:
+		case v.Field.Texts() != 0:
 			*r.Text(v.Field) = &v.text
 		case v.Field == hookmsg.FieldUnified:
 			if r.Unified == nil {

@@ -130,14 +130,17 @@ func (p *Plugin) imports() []host.Import {
 			return append(b, i.call.nodeName...)
 		}),
 		reads("node_statuses", abi.MaskOf(abi.PostFilter), func(_ *host.Instance, i *instance, b []byte) []byte {
-			return schedmsg.AppendNodeStatuses(b, sortedStatuses(i.call.statuses))
+			for _, s := range sortedStatuses(i.call.statuses) {
+				b = s.Append(b)
+			}
+			return b
 		}),
 		reads("pod_group", withGroup, func(_ *host.Instance, i *instance, b []byte) []byte {
-			return schedmsg.AppendPodGroup(b, i.call.group)
+			return i.call.group.Append(b)
 		}),
 		reads("placement", abi.MaskOf(abi.ScorePlacement), func(_ *host.Instance, i *instance, b []byte) []byte {
 			placement, assignments := i.call.placement()
-			return schedmsg.AppendPlacement(b, placement, assignments)
+			return placement.Append(b, assignments)
 		}),
 		scheduler("pod_group_pod", []abi.ValueType{i32, i32, i32}, []abi.ValueType{i32}, p.podGroupPod),
 		scheduler(tryPodGroupImport, []abi.ValueType{i32, i32, i32, i32}, []abi.ValueType{i32}, p.tryPodGroup),

@@ -35,7 +35,7 @@ func (p *Plugin) nodeImports() []host.Import {
 		}),
 		scheduler("node_info", []abi.ValueType{i64, i32, i32}, []abi.ValueType{i32}, func(inst *host.Instance, stack []uint64) {
 			i, n := inst.State().(*instance), nodeOf(inst, abi.Ref(stack[0]))
-			i.buffer = schedmsg.AppendNodeInfo(i.buffer[:0], p.framework.Usage(n))
+			i.buffer = p.framework.Usage(n).Append(i.buffer[:0])
 			stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), i.buffer))
 		}),
 		scheduler("node_images", []abi.ValueType{i64, i32, i32}, []abi.ValueType{i32}, func(inst *host.Instance, stack []uint64) {

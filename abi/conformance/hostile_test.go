@@ -15,10 +15,10 @@ import (
 // must not trap, and what they answer must depend on nothing but the message.
 func TestMalformedMessages(t *testing.T) {
 	toolchains.Slow(t)
-	request := hookmsg.AppendRequest(nil, &hookmsg.Request{
+	request := (&hookmsg.Request{
 		Stage: abi.PreCreateContainer, Level: abi.LevelContainer,
 		PodLabels: map[string]string{"app": "web", "tier": "batch", "é": "ü"},
-	})
+	}).Append(nil)
 	values := []byte("\x0a\x05hello\x12\x03\x00\x01\x02\x18\x01\x20\x7f\x28\x09\x35\x01\x02\x03\x04\x39\x00\x00\x00\x00\x00\x00\xf0\x3f\x40\x03\x4a\x03\x01\x02\x03\x52\x05\x0a\x01a\x10\x07\x5a\x04\x0a\x02in\x60\x05")
 	for _, test := range []struct {
 		guest, function string

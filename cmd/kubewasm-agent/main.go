@@ -202,7 +202,7 @@ func (a *agent) restore(ctx context.Context) error {
 		for _, c := range changes {
 			fmt.Println(c)
 		}
-		if kept := a.engine.Owned() & hookmsg.ResourceFields &^ standalone.Restorable; kept != 0 {
+		if kept := a.engine.Owned().OfResources() &^ standalone.Restorable; kept != 0 {
 			fmt.Printf("not restored: %s\n", kept)
 		}
 		return err

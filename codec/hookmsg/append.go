@@ -9,18 +9,18 @@ import (
 	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
-// AppendRequest appends the encoding of r to dst and returns the extended slice.
+// Append appends the encoding of r to dst and returns the extended slice.
 // Fields are written in the order of their numbers and maps in the order of
 // their keys, so equal requests are equal bytes. Strings are not checked to be
 // UTF-8.
 //
 // 0 allocs when dst has room: TestAppendRequestDoesNotAllocate.
-func AppendRequest(dst []byte, r *Request) []byte { return everything.AppendRequest(dst, r) }
+func (r *Request) Append(dst []byte) []byte { return everything.AppendRequest(dst, r) }
 
 var everything Reads
 
 // AppendRequest appends the encoding of those fields of req that travel, with the same
-// guarantees as [AppendRequest].
+// guarantees as [Request.Append].
 func (r *Reads) AppendRequest(dst []byte, req *Request) []byte {
 	e := encoders.Get().(*encoder)
 	defer encoders.Put(e)
@@ -152,9 +152,9 @@ const (
 // former pods in them.
 var encoders = sync.Pool{New: func() any { return new(encoder) }}
 
-// AppendDecision appends the encoding of d to dst and returns the extended
-// slice, with the same guarantees as [AppendRequest].
-func AppendDecision(dst []byte, d *Decision) []byte {
+// Append appends the encoding of d to dst and returns the extended slice, with the
+// same guarantees as [Request.Append].
+func (d *Decision) Append(dst []byte) []byte {
 	e := encoders.Get().(*encoder)
 	defer encoders.Put(e)
 	dst = e.appendResources(dst, 1, d.Resources)

@@ -38,15 +38,19 @@ const (
 
 	fieldsEnd
 
-	// NumberFields and TextFields are the fields of [Resources] with one value.
-	NumberFields = FieldCPUSetCPUs - 1
-	TextFields   = (FieldUnified - 1) &^ NumberFields
-	// ResourceFields are the fields of [Resources]. The others belong to a
-	// container's configuration, and only a runtime can apply them.
-	ResourceFields = FieldContainerAnnotations - 1
 	// AllFields are all fields.
 	AllFields = fieldsEnd - 1
 )
+
+// Numbers returns those of the fields that are numbers of [Resources].
+func (f Fields) Numbers() Fields { return f & (FieldCPUSetCPUs - 1) }
+
+// Texts returns those of the fields that are texts of [Resources].
+func (f Fields) Texts() Fields { return f & (FieldUnified - 1) &^ (FieldCPUSetCPUs - 1) }
+
+// OfResources returns those of the fields that are of [Resources]. The others belong to a
+// container's configuration, and only a runtime can apply them.
+func (f Fields) OfResources() Fields { return f & (FieldContainerAnnotations - 1) }
 
 // numberFields are the fields of Resources that are numbers.
 var numberFields = [...]struct {
@@ -148,10 +152,10 @@ func ParseField(name string) (field Fields, key string, err error) {
 	return 0, "", fmt.Errorf("%q is no field of a decision; there are %s, and keys like unified[io.weight]", name, AllFields)
 }
 
-// Number returns the address of the single field f, which is one of [NumberFields].
+// Number returns the address of the single field f, which is one of [Fields.Numbers].
 func (r *Resources) Number(f Fields) **int64 { return numberFields[f.number()].in(r) }
 
-// Text returns the address of the single field f, which is one of [TextFields].
+// Text returns the address of the single field f, which is one of [Fields.Texts].
 func (r *Resources) Text(f Fields) **string {
 	return textFields[f.number()-len(numberFields)].in(r)
 }
@@ -202,10 +206,10 @@ func (r *Resources) Select(f Fields) *Resources {
 		return r
 	}
 	s := new(Resources)
-	for field := range (f & NumberFields).All() {
+	for field := range f.Numbers().All() {
 		*s.Number(field) = *r.Number(field)
 	}
-	for field := range (f & TextFields).All() {
+	for field := range f.Texts().All() {
 		*s.Text(field) = *r.Text(field)
 	}
 	if f&FieldUnified != 0 {
@@ -270,12 +274,12 @@ func (r *Resources) Equal(s *Resources) bool {
 	if f != s.Fields() {
 		return false
 	}
-	for field := range (f & NumberFields).All() {
+	for field := range f.Numbers().All() {
 		if **r.Number(field) != **s.Number(field) {
 			return false
 		}
 	}
-	for field := range (f & TextFields).All() {
+	for field := range f.Texts().All() {
 		if **r.Text(field) != **s.Text(field) {
 			return false
 		}

@@ -34,10 +34,10 @@ func full() *Decision {
 		ContainerAnnotations: map[string]string{"a": "1"}, ContainerEnvs: map[string]string{"A": "1"},
 		ContainerMounts: []Mount{{Destination: "/a"}}, ContainerDevices: []Device{{Path: "/dev/a"}},
 	}
-	for field := range NumberFields.All() {
+	for field := range AllFields.Numbers().All() {
 		*d.Resources.Number(field) = new(int64(field))
 	}
-	for field := range TextFields.All() {
+	for field := range AllFields.Texts().All() {
 		*d.Resources.Text(field) = new(field.String())
 	}
 	return d
@@ -48,7 +48,7 @@ func TestFieldsAreNamedSelectedAndCompared(t *testing.T) {
 	if got := d.Fields(); got != AllFields {
 		t.Errorf("of the full decision %s are set", got)
 	}
-	if got := d.Resources.Fields(); got != ResourceFields {
+	if got := d.Resources.Fields(); got != AllFields.OfResources() {
 		t.Errorf("of the full resources %s are set", got)
 	}
 	for field := range AllFields.All() {
@@ -63,7 +63,7 @@ func TestFieldsAreNamedSelectedAndCompared(t *testing.T) {
 		if one.Resources.Equal(d.Resources) || !one.Resources.Equal(d.Select(field).Resources) {
 			t.Errorf("the resources with %s alone are equal to all, or not to themselves", field)
 		}
-		rest := d.Resources.Select(ResourceFields &^ field)
+		rest := d.Resources.Select(AllFields.OfResources() &^ field)
 		if diff := cmp.Diff(d.Resources, rest.Overlay(one.Resources)); diff != "" {
 			t.Errorf("%s over the others: %s", field, diff)
 		}
@@ -76,12 +76,12 @@ func TestFieldsAreNamedSelectedAndCompared(t *testing.T) {
 }
 
 func TestResourcesThatDifferInAValue(t *testing.T) {
-	for field := range ResourceFields.All() {
+	for field := range AllFields.OfResources().All() {
 		a, b := full().Resources, full().Resources
 		switch {
-		case field&NumberFields != 0:
+		case field.Numbers() != 0:
 			*b.Number(field) = new(int64(-7))
-		case field&TextFields != 0:
+		case field.Texts() != 0:
 			*b.Text(field) = new("other")
 		default:
 			b.Unified = map[string]string{"io.weight": "51"}

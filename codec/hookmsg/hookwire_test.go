@@ -92,14 +92,14 @@ func TestCodecAgreesWithTheProtoFile(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
-			return AppendRequest(nil, r), nil
+			return r.Append(nil), nil
 		}},
 		{"Decision", func(b []byte) ([]byte, error) {
 			d, err := ParseDecision(b)
 			if err != nil {
 				return nil, err
 			}
-			return AppendDecision(nil, d), nil
+			return d.Append(nil), nil
 		}},
 	} {
 		t.Run(string(c.message), func(t *testing.T) {
@@ -249,10 +249,10 @@ func TestParseRequestRefusesMalformedBytes(t *testing.T) {
 
 // The bytes that are parsed are a guest's memory: nothing may point to them.
 func TestParseDecisionCopies(t *testing.T) {
-	b := AppendDecision(nil, &Decision{
+	b := (&Decision{
 		Resources:            &Resources{CPUSetCPUs: new("0-3"), Unified: map[string]string{"io.weight": "default 50"}},
 		ContainerAnnotations: map[string]string{"key": "value"},
-	})
+	}).Append(nil)
 	got, err := ParseDecision(b)
 	if err != nil {
 		t.Fatal(err)
@@ -312,7 +312,7 @@ func TestReads(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, want := p.AppendRequest(nil, r), AppendRequest(nil, c.want); !bytes.Equal(got, want) {
+			if got, want := p.AppendRequest(nil, r), c.want.Append(nil); !bytes.Equal(got, want) {
 				t.Errorf("got %q\nwant %q", got, want)
 			}
 		})
@@ -360,9 +360,9 @@ func TestAppendRequestSortsManyKeys(t *testing.T) {
 	for i := range 500 {
 		r.PodLabels[fmt.Sprint(i)] = "x"
 	}
-	want := AppendRequest(nil, r)
+	want := r.Append(nil)
 	for range 10 {
-		if !bytes.Equal(want, AppendRequest(nil, r)) {
+		if !bytes.Equal(want, r.Append(nil)) {
 			t.Fatal("equal requests are different bytes")
 		}
 	}
@@ -370,14 +370,14 @@ func TestAppendRequestSortsManyKeys(t *testing.T) {
 
 func TestAppendRequestDoesNotAllocate(t *testing.T) {
 	r := benchmarkRequest()
-	buf := AppendRequest(nil, r)
-	if n := testing.AllocsPerRun(100, func() { buf = AppendRequest(buf[:0], r) }); n != 0 && !race.Enabled {
+	buf := r.Append(nil)
+	if n := testing.AllocsPerRun(100, func() { buf = r.Append(buf[:0]) }); n != 0 && !race.Enabled {
 		t.Errorf("%v allocations, want 0", n)
 	}
 }
 
 func TestParseDecisionAllocatesOnce(t *testing.T) {
-	b := AppendDecision(nil, &Decision{Resources: &Resources{CPUShares: new(int64(1536)), CFSQuotaUS: new(int64(150_000)), CFSPeriodUS: new(int64(100_000))}})
+	b := (&Decision{Resources: &Resources{CPUShares: new(int64(1536)), CFSQuotaUS: new(int64(150_000)), CFSPeriodUS: new(int64(100_000))}}).Append(nil)
 	n := func(b []byte) float64 {
 		return testing.AllocsPerRun(100, func() {
 			if _, err := ParseDecision(b); err != nil {
@@ -395,7 +395,7 @@ func TestParseDecisionAllocatesOnce(t *testing.T) {
 	} {
 		*v = new(int64(7))
 	}
-	if n := n(AppendDecision(nil, &Decision{Resources: all})); n > 2 {
+	if n := n((&Decision{Resources: all}).Append(nil)); n > 2 {
 		t.Errorf("%v allocations for all numbers, want 2", n)
 	}
 }
@@ -427,7 +427,7 @@ func FuzzParseDecision(f *testing.F) {
 			t.Fatalf("protobuf refuses what the codec takes: %v", err)
 		}
 		ours := dynamicpb.NewMessage(theirs.Descriptor())
-		if err := proto.Unmarshal(AppendDecision(nil, d), ours); err != nil {
+		if err := proto.Unmarshal(d.Append(nil), ours); err != nil {
 			t.Fatal(err)
 		}
 		discardUnknown(theirs)
@@ -474,12 +474,12 @@ func benchmarkRequest() *Request {
 
 func BenchmarkAppendRequest(b *testing.B) {
 	r := benchmarkRequest()
-	encoded := AppendRequest(nil, r)
+	encoded := r.Append(nil)
 	b.Run("codec", func(b *testing.B) {
 		b.SetBytes(int64(len(encoded)))
 		b.ReportAllocs()
 		for b.Loop() {
-			encoded = AppendRequest(encoded[:0], r)
+			encoded = r.Append(encoded[:0])
 		}
 	})
 	b.Run("dynamicpb", func(b *testing.B) {
@@ -499,7 +499,7 @@ func BenchmarkAppendRequest(b *testing.B) {
 }
 
 func BenchmarkParseDecision(b *testing.B) {
-	encoded := AppendDecision(nil, &Decision{Resources: &Resources{CPUShares: new(int64(1536)), CFSQuotaUS: new(int64(150_000)), CFSPeriodUS: new(int64(100_000))}})
+	encoded := (&Decision{Resources: &Resources{CPUShares: new(int64(1536)), CFSQuotaUS: new(int64(150_000)), CFSPeriodUS: new(int64(100_000))}}).Append(nil)
 	b.Run("codec", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

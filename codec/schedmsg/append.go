@@ -39,9 +39,9 @@ type HostPort struct {
 	Port         int32
 }
 
-// AppendNodeInfo appends the encoding of the message NodeInfo. Ports and maps are written in
+// Append appends the encoding of the message NodeInfo to dst. Ports and maps are written in
 // the order of their keys, so equal information has equal bytes. It sorts n.UsedPorts.
-func AppendNodeInfo(dst []byte, n NodeInfo) []byte {
+func (n NodeInfo) Append(dst []byte) []byte {
 	dst = appendResource(dst, 1, n.Requested)
 	dst = appendResource(dst, 2, n.NonZeroRequested)
 	dst = appendResource(dst, 3, n.Allocatable)
@@ -118,17 +118,13 @@ type NodeStatus struct {
 	Message string
 }
 
-// AppendNodeStatuses appends the encoding of the message NodeStatuses.
-func AppendNodeStatuses(dst []byte, statuses []NodeStatus) []byte {
-	for _, s := range statuses {
-		var start int
-		dst, start = wire.BeginMessage(dst, 1)
-		dst = wire.AppendString(dst, 1, s.NodeName)
-		dst = wire.AppendNumber(dst, 2, int64(s.Code))
-		dst = wire.AppendString(dst, 3, s.Message)
-		dst = wire.EndMessage(dst, start)
-	}
-	return dst
+// Append appends s to the encoding of the message NodeStatuses.
+func (s NodeStatus) Append(dst []byte) []byte {
+	dst, start := wire.BeginMessage(dst, 1)
+	dst = wire.AppendString(dst, 1, s.NodeName)
+	dst = wire.AppendNumber(dst, 2, int64(s.Code))
+	dst = wire.AppendString(dst, 3, s.Message)
+	return wire.EndMessage(dst, start)
 }
 
 // PodGroup is a group of Pods that are scheduled together.
@@ -138,8 +134,8 @@ type PodGroup struct {
 	Pods []*corev1.Pod
 }
 
-// AppendPodGroup appends the encoding of the message PodGroup.
-func AppendPodGroup(dst []byte, g PodGroup) []byte {
+// Append appends the encoding of the message PodGroup to dst.
+func (g PodGroup) Append(dst []byte) []byte {
 	dst = wire.AppendString(dst, 1, g.Type)
 	dst = wire.AppendString(dst, 2, g.Namespace)
 	dst = wire.AppendString(dst, 3, g.Name)
@@ -152,8 +148,8 @@ type Assignment struct {
 	NodeName string
 }
 
-// AppendPlacement appends the encoding of the message Placement.
-func AppendPlacement(dst []byte, p Placement, assignments []Assignment) []byte {
+// Append appends the encoding of the message Placement, with the assignments of a simulation, to dst.
+func (p Placement) Append(dst []byte, assignments []Assignment) []byte {
 	dst = wire.AppendString(dst, 1, p.Name)
 	for _, name := range p.NodeNames {
 		dst = wire.AppendItem(dst, 2, name)

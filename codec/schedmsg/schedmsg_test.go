@@ -49,9 +49,9 @@ func TestEqualInformationHasEqualBytes(t *testing.T) {
 		}
 		return list
 	}
-	want, wantImages := schedmsg.AppendNodeInfo(nil, info(0)), schedmsg.AppendNodeImages(nil, images(0))
+	want, wantImages := info(0).Append(nil), schedmsg.AppendNodeImages(nil, images(0))
 	for turn := range 20 {
-		if got := schedmsg.AppendNodeInfo(nil, info(turn)); string(got) != string(want) {
+		if got := info(turn).Append(nil); string(got) != string(want) {
 			t.Fatal("the same information has two encodings")
 		}
 		if got := schedmsg.AppendNodeImages(nil, images(turn)); string(got) != string(wantImages) {

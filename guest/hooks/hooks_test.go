@@ -143,7 +143,7 @@ func TestRequestReadsWhatTheHostWrites(t *testing.T) {
 	var r Request
 	// Twice, since a guest uses the view again.
 	for range 2 {
-		if err := r.parse(hookmsg.AppendRequest(nil, want)); err != nil {
+		if err := r.parse(want.Append(nil)); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, read(&r)); diff != "" {
@@ -194,7 +194,7 @@ func TestRequestOfIsWhatTheHostWrites(t *testing.T) {
 // A map whose number takes two bytes is searched as the others are.
 func TestLookupsInTheNode(t *testing.T) {
 	var r Request
-	if err := r.parse(hookmsg.AppendRequest(nil, full())); err != nil {
+	if err := r.parse(full().Append(nil)); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -338,7 +338,7 @@ func TestStringsFindTheLastOfTwo(t *testing.T) {
 // A plugin may keep strings: the bytes that they came from are another request's
 // after the call.
 func TestStringsOfARequestMayBeKept(t *testing.T) {
-	data := hookmsg.AppendRequest(nil, full())
+	data := full().Append(nil)
 	var r Request
 	if err := r.parse(data); err != nil {
 		t.Fatal(err)
@@ -346,7 +346,7 @@ func TestStringsOfARequestMayBeKept(t *testing.T) {
 	got := read(&r)
 	clear(data)
 	for range 100 { // More than a block of copies holds.
-		if err := r.parse(hookmsg.AppendRequest(nil, &hookmsg.Request{Pod: hookmsg.PodMeta{UID: strings.Repeat("x", 40)}})); err != nil {
+		if err := r.parse((&hookmsg.Request{Pod: hookmsg.PodMeta{UID: strings.Repeat("x", 40)}}).Append(nil)); err != nil {
 			t.Fatal(err)
 		}
 		r.Pod()
@@ -403,8 +403,8 @@ func TestHookAnswersTheHost(t *testing.T) {
 		want    abi.Code
 		decided string
 	}{
-		{"a decision", hookmsg.AppendRequest(nil, full()), abi.Success, "\x0a\x02\x08\x02"},
-		{"nothing decided", hookmsg.AppendRequest(nil, &hookmsg.Request{PodLabels: map[string]string{"app": "web"}}), abi.Success, ""},
+		{"a decision", full().Append(nil), abi.Success, "\x0a\x02\x08\x02"},
+		{"nothing decided", (&hookmsg.Request{PodLabels: map[string]string{"app": "web"}}).Append(nil), abi.Success, ""},
 		{"an error", nil, abi.Error, ""},
 		{"no request", []byte("\x80"), abi.Error, ""},
 	} {
@@ -432,7 +432,7 @@ func TestRegisterRefusesNil(t *testing.T) {
 // state, but a block now and then for the strings that it hands out.
 func TestRunDoesNotAllocate(t *testing.T) {
 	var c call
-	request := hookmsg.AppendRequest(nil, full())
+	request := full().Append(nil)
 	p := pluginFunc(func(req *Request, d *Decision) error {
 		if req.PodAnnotations().Get("kubewasm.dev/cpu") == "" || req.PodLabels().Get("app") == "" {
 			return errors.New("not found")
@@ -452,7 +452,7 @@ func TestRunDoesNotAllocate(t *testing.T) {
 }
 
 func FuzzRequest(f *testing.F) {
-	f.Add(hookmsg.AppendRequest(nil, full()))
+	f.Add(full().Append(nil))
 	f.Add([]byte("\x2a\x02\x0a\x05"))
 	f.Add([]byte("\x52\x03\x08\xff\xff\x2a"))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -73,7 +73,7 @@ func Validate(r *hookmsg.Resources, level abi.Level) (errs []error) {
 	if fields == 0 {
 		return nil
 	}
-	for field := range (fields & hookmsg.NumberFields).All() {
+	for field := range fields.Numbers().All() {
 		v, of := **r.Number(field), ranges[field]
 		if of.min <= v && v <= of.max || of.orUnlimited && v == unlimited {
 			continue
@@ -96,7 +96,7 @@ func Validate(r *hookmsg.Resources, level abi.Level) (errs []error) {
 	if r.ResctrlSchemata != nil && r.ResctrlGroup == nil {
 		errs = append(errs, errors.New("resctrl_schemata is set without the resctrl_group that it is for"))
 	}
-	for field := range (fields & hookmsg.TextFields).All() {
+	for field := range fields.Texts().All() {
 		if err := textChecks[field](**r.Text(field)); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", field, err))
 		}

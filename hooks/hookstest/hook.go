@@ -212,7 +212,7 @@ func (h *Plugin) Ask(t testing.TB, request *hookmsg.Request) (*Decision, error) 
 		if h.on != nil {
 			defer nativehost.UseLookups(h.on)()
 		}
-		encoded, err := nativehost.Guests.Decide(harness.As[hooks.Plugin](t, h.native.Plugin, "Decide"), hookmsg.AppendRequest(nil, request))
+		encoded, err := nativehost.Guests.Decide(harness.As[hooks.Plugin](t, h.native.Plugin, "Decide"), request.Append(nil))
 		if err != nil {
 			return nil, err
 		}

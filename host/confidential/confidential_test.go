@@ -222,12 +222,12 @@ func TestMalformedMessagesAreSealed(t *testing.T) {
 }
 
 func TestRequestsOfHooksAreMasked(t *testing.T) {
-	request := hookmsg.AppendRequest(nil, &hookmsg.Request{
+	request := (&hookmsg.Request{
 		Stage: abi.PreCreateContainer, Level: abi.LevelContainer, Pod: hookmsg.PodMeta{Name: "web"},
 		PodLabels:      map[string]string{"pin": "a1b2c3d4", "app": "web-frontend"},
 		PodAnnotations: map[string]string{"a": `{"kind":"Secret","data":{"p":"` + password + `"}}`},
 		ContainerEnvs:  []hookmsg.Env{{Name: "DSN", Value: "postgres://u:" + password + "@db"}},
-	})
+	}).Append(nil)
 	for _, test := range []struct {
 		name   string
 		rule   *confidential.Rule

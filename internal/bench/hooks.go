@@ -74,7 +74,7 @@ func benchDecisions(b *bench, rt *host.Runtime) error {
 		return err
 	}
 	request := hookRequest()
-	size := float64(len(hookmsg.AppendRequest(nil, request))) / 1e3
+	size := float64(len(request.Append(nil))) / 1e3
 	// others asks for another amount each time, of more than an instance knows the
 	// decisions of.
 	others, amounts := hookRequest(), make([]string, 1<<13)

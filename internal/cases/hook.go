@@ -56,9 +56,9 @@ func fieldsOf(d *hookmsg.Decision) map[string]any {
 	for f := range d.Fields().All() {
 		var v any
 		switch {
-		case f&hookmsg.NumberFields != 0:
+		case f.Numbers() != 0:
 			v = **d.Resources.Number(f)
-		case f&hookmsg.TextFields != 0:
+		case f.Texts() != 0:
 			v = **d.Resources.Text(f)
 		case f == hookmsg.FieldUnified:
 			v = d.Resources.Unified

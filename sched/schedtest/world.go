@@ -171,7 +171,7 @@ func (w *world) NodeByName(name string) (abi.Ref, []byte) {
 
 func (w *world) of(ref abi.Ref) *framework.NodeInfo { return w.Snapshot[ref.Slot()] }
 
-func (w *world) NodeInfo(ref abi.Ref) []byte { return schedmsg.AppendNodeInfo(nil, w.of(ref).Usage()) }
+func (w *world) NodeInfo(ref abi.Ref) []byte { return w.of(ref).Usage().Append(nil) }
 
 func (w *world) NodeImages(ref abi.Ref) []byte {
 	return schedmsg.AppendNodeImages(nil, slices.Clone(w.of(ref).Images))

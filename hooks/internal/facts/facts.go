@@ -88,10 +88,10 @@ func (f *Facts) Hear(event *hookmsg.Resources, takesBack bool, others func(*hook
 	}
 	asked, untold := *was, new(hookmsg.Resources)
 	news := false
-	for field := range (event.Fields() & hookmsg.NumberFields).All() {
+	for field := range event.Fields().Numbers().All() {
 		news = hear(asked.Number(field), untold.Number(field), *event.Number(field), *told.Number(field), *askedBefore.Number(field), *toldBefore.Number(field)) || news
 	}
-	for field := range (event.Fields() & hookmsg.TextFields).All() {
+	for field := range event.Fields().Texts().All() {
 		news = hear(asked.Text(field), untold.Text(field), *event.Text(field), *told.Text(field), *askedBefore.Text(field), *toldBefore.Text(field)) || news
 	}
 	entry := func(m map[string]string, key string) *string {
@@ -179,12 +179,12 @@ func (f *Facts) List(listed *hookmsg.Resources, begun time.Time, inferred bool) 
 // sameFields returns the single-valued fields that both set to the same value.
 func sameFields(a, b *hookmsg.Resources) (same hookmsg.Fields) {
 	both := a.Fields() & b.Fields()
-	for field := range (both & hookmsg.NumberFields).All() {
+	for field := range both.Numbers().All() {
 		if **a.Number(field) == **b.Number(field) {
 			same |= field
 		}
 	}
-	for field := range (both & hookmsg.TextFields).All() {
+	for field := range both.Texts().All() {
 		if **a.Text(field) == **b.Text(field) {
 			same |= field
 		}

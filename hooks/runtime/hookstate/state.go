@@ -277,7 +277,7 @@ func (s *Source) subject(of *hooks.Subject, path string, known facts.Facts) Subj
 		subject.Fields = append(subject.Fields, f)
 	}
 	for i := range of.Settings {
-		if v := &of.Settings[i]; v.Field&hookmsg.ResourceFields == 0 {
+		if v := &of.Settings[i]; v.Field.OfResources() == 0 {
 			f := Field{}
 			f.decidedAs(v)
 			subject.Fields = append(subject.Fields, f)
@@ -353,9 +353,9 @@ func value(r *hookmsg.Resources, field hookmsg.Fields, key string) (text string,
 	switch {
 	case r.Fields()&field == 0:
 		return "", false
-	case field&hookmsg.NumberFields != 0:
+	case field.Numbers() != 0:
 		return strconv.FormatInt(**r.Number(field), 10), true
-	case field&hookmsg.TextFields != 0:
+	case field.Texts() != 0:
 		return cut.Marked(**r.Text(field), maxText), true
 	}
 	text, ok = r.Unified[key]

@@ -193,7 +193,7 @@ func (h *Handler) Handle(ctx context.Context, req *hookmsg.Request, cgroup strin
 	if carries != 0 && carries&hookmsg.FieldUnified == 0 {
 		carried.Resources = h.withSupportedFiles(carried.Resources, d.Resources)
 	}
-	if lost := d.Fields() &^ carries &^ hookmsg.ResourceFields; lost != 0 && req.Stage == abi.PreCreateContainer {
+	if lost := d.Fields() &^ carries; lost.OfResources() != lost && req.Stage == abi.PreCreateContainer {
 		h.cfg.Logger.Warn("the update cannot be sent to the runtime", slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
 			slog.String("container", req.Container.Name), slog.String("fields", lost.String()))
 	}
