@@ -42,7 +42,7 @@ func TestASchedulerStartsOnItsLastModule(t *testing.T) {
 				args := fmt.Sprintf(`{"module": {"file": %q, "follow": true}, "grants": ["events", "waiting-pods", "objects"], "failurePolicy": %q}`, file, policy)
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()
-				p, err := sched.LoadArgs(ctx, rt, "extensions", &apiruntime.Unknown{Raw: []byte(args)}, sched.Framework{}, sched.WithLogger(slog.New(slog.NewTextHandler(&lines, nil))))
+				p, err := sched.LoadArgs(ctx, rt, "extensions", &apiruntime.Unknown{Raw: []byte(args)}, sched.Framework{}, func(c *sched.PluginConfig) { c.Logger = slog.New(slog.NewTextHandler(&lines, nil)) })
 				if err != nil {
 					return "", "", err
 				}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -93,49 +92,23 @@ func (c PluginConfig) MarshalJSON() ([]byte, error) { return configfile.Marshal(
 // UnmarshalJSON reads the output of MarshalJSON, see package configfile.
 func (c *PluginConfig) UnmarshalJSON(data []byte) error { return configfile.JSON(data, (*fields)(c)) }
 
-// Option changes how [LoadArgs], and the New of an adapter, load a plugin.
-type Option func(*options)
-
-// options are a program's settings of a plugin, in addition to the scheduler's configuration.
-type options struct {
-	logger   *slog.Logger
-	observer host.Observer
-	source   host.Source
-	limits   host.Limits
-}
-
-// WithLogger sends the lines that guests log and print to logger.
-func WithLogger(logger *slog.Logger) Option { return func(o *options) { o.logger = logger } }
-
-// WithObserver reports calls, builds and resets to observer: metrics, traces.
-func WithObserver(observer host.Observer) Option { return func(o *options) { o.observer = observer } }
-
-// WithSource takes the module from source in place of the one named by the arguments: a ConfigMap,
-// bytes that the program embeds.
-func WithSource(source host.Source) Option { return func(o *options) { o.source = source } }
-
-// WithLimits sets the defaults of limits that the arguments do not name.
-func WithLimits(limits host.Limits) Option { return func(o *options) { o.limits = limits } }
-
 // LoadArgs acts as a factory of the scheduler: it makes the plugin name of args, the plugin's
-// arguments in the scheduler's configuration, which are a [PluginConfig].
+// arguments in the scheduler's configuration, which are a [PluginConfig]. Before, each of set sets
+// what the program has for the plugin: a Logger, an Observer, a Module.Source in the place of a
+// module that the arguments name, and values for members that the arguments do not have.
 //
 // It fails on arguments that are missing, malformed or have unknown fields, all mistakes at
 // once, and as [Load] does. The plugin is closed when ctx ends.
-func LoadArgs(ctx context.Context, rt *host.Runtime, name string, args runtime.Object, f Framework, opts ...Option) (*Plugin, error) {
-	var o options
-	for _, option := range opts {
-		option(&o)
-	}
-	cfg, err := decodeArgs(args, o.source != nil)
+func LoadArgs(ctx context.Context, rt *host.Runtime, name string, args runtime.Object, f Framework, set ...func(*PluginConfig)) (*Plugin, error) {
+	cfg, err := decodeArgs(args, set)
 	if cfg == nil {
 		return nil, fmt.Errorf("plugin %q: arguments: %w", name, err)
 	}
 	if cfg.Name != "" && cfg.Name != name {
 		err = errors.Join(err, fmt.Errorf("name is %q, and the plugin's is %q", cfg.Name, name))
 	}
-	cfg.Name, cfg.Module.Source, cfg.Logger, cfg.Observer = name, o.source, o.logger, o.observer
-	p, err := load(ctx, rt, *cfg, f, o.limits, err)
+	cfg.Name = name
+	p, err := load(ctx, rt, *cfg, f, err)
 	if err != nil {
 		return nil, err
 	}
@@ -144,22 +117,28 @@ func LoadArgs(ctx context.Context, rt *host.Runtime, name string, args runtime.O
 }
 
 // decodeArgs reads the arguments in the form that the scheduler hands over: the raw bytes from its
-// configuration. hasSource means that the program has the module already. Arguments may be returned
-// even with an error, so that other mistakes in them are also found.
-func decodeArgs(object runtime.Object, hasSource bool) (*PluginConfig, error) {
+// configuration. Arguments may be returned even with an error, so that other mistakes in them are
+// also found.
+func decodeArgs(object runtime.Object, set []func(*PluginConfig)) (*PluginConfig, error) {
 	args := &PluginConfig{}
+	for _, f := range set {
+		f(args)
+	}
+	source := args.Module.Source
 	unknown, ok := object.(*runtime.Unknown)
 	switch {
 	case ok && unknown != nil:
+		args.Module.Source = nil
 		err := configfile.YAML(unknown.Raw, (*fields)(args))
 		if mistakes := (*configfile.Error)(nil); err != nil && !errors.As(err, &mistakes) {
 			return nil, err
 		}
-		if hasSource && !args.Module.IsZero() {
+		if source != nil && !args.Module.IsZero() {
 			err = errors.Join(err, errors.New("module: the program provides the module"))
 		}
+		args.Module.Source = source
 		return args, err
-	case object != nil || !hasSource:
+	case object != nil || source == nil:
 		return nil, fmt.Errorf("got %T, want the args of a pluginConfig", object)
 	}
 	return args, nil

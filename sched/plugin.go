@@ -29,14 +29,14 @@ import (
 // Errors are those of [host.Runtime.Load], all mistakes of the configuration at once. A guest is
 // refused if it has functions, but none that the scheduler of f's minor calls.
 func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework) (*Plugin, error) {
-	return load(ctx, rt, cfg, f, host.Limits{}, nil)
+	return load(ctx, rt, cfg, f, nil)
 }
 
 // varies reports whether a guest with the grant may answer the same question differently.
 func varies(grant string) bool { return grant == host.GrantClock || grant == host.GrantRandom }
 
 // load is Load with defaults of the limits. mistakes are those found earlier in the configuration.
-func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, defaults host.Limits, mistakes error) (_ *Plugin, failure error) {
+func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, mistakes error) (_ *Plugin, failure error) {
 	if cfg.Scope = f.Profile; f.Profile != "" && cfg.Logger != nil {
 		cfg.Logger = cfg.Logger.With("profile", f.Profile)
 	}
@@ -71,7 +71,6 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		Imports:        p.imports(),
 		Dialects:       wasmextension.Dialects(peerScheduler{p}, wasmextension.Grants{Events: GrantEvents, WaitingPods: GrantWaitingPods}),
 		FunctionGrants: []string{GrantPreempt, GrantPreemptAny},
-		Defaults:       defaults,
 		Probe:          p.declaring(cfg.Reads, p.probe),
 		NewState:       func() any { return &instance{} }, Confidential: confide, Again: again,
 	}

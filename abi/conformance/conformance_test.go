@@ -168,7 +168,7 @@ func declaredCases(t *testing.T, rt *host.Runtime, guest string, s *Suite) {
 			args := fmt.Sprintf(`{"module": {"file": %q}, "limits": {"instances": 1}, "guestConfig": %s, "reads": [
 				"pod.metadata.labels", "node.metadata.labels", "node.metadata.annotations[closed]", "node.spec.taints"]}`, guest, c.Config)
 			p, err := sched.LoadArgs(t.Context(), rt, "guest", &runtime.Unknown{Raw: []byte(args)}, framework.Of(nil),
-				sched.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
+				func(c *sched.PluginConfig) { c.Logger = slog.New(slog.NewTextHandler(&logged, nil)) })
 			schedule(t, p, err, &logged, c)
 		})
 	}

@@ -154,7 +154,7 @@ func run() (int, error) {
 	}
 	var options []app.Option
 	for _, name := range o.names() {
-		factory := kube.New(name, rt, sched.WithLogger(logger), sched.WithObserver(observer))
+		factory := kube.New(name, rt, func(c *sched.PluginConfig) { c.Logger, c.Observer = logger, observer })
 		if o.objects != nil {
 			factory = o.objects.factory(name, factory)
 		}
@@ -233,7 +233,7 @@ func check(configured []configuredPlugin, rt *host.Runtime, logger *slog.Logger)
 			}
 			continue // Its module is that of an object.
 		}
-		plugin, err := kube.New(p.name, rt, sched.WithLogger(logger))(context.Background(), &runtime.Unknown{Raw: p.args, ContentType: runtime.ContentTypeJSON}, nil)
+		plugin, err := kube.New(p.name, rt, func(c *sched.PluginConfig) { c.Logger = logger })(context.Background(), &runtime.Unknown{Raw: p.args, ContentType: runtime.ContentTypeJSON}, nil)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("profile %q: %w", p.profile, err))
 			continue

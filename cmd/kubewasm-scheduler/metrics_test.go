@@ -127,7 +127,7 @@ func schedule(t *testing.T, profile, guest string, rt *host.Runtime, metrics *ho
 	enabled := func(name string) config.PluginSet {
 		return config.PluginSet{Enabled: []config.Plugin{{Name: name}}}
 	}
-	registry := frameworkruntime.Registry{"zone": kube.New("zone", rt, sched.WithObserver(metrics)), queuesort.Name: queuesort.New, defaultbinder.Name: defaultbinder.New}
+	registry := frameworkruntime.Registry{"zone": kube.New("zone", rt, func(c *sched.PluginConfig) { c.Observer = metrics }), queuesort.Name: queuesort.New, defaultbinder.Name: defaultbinder.New}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{corev1.LabelTopologyZone: "a"}}}
 	snapshot := cache.NewSnapshot(nil, []*corev1.Node{node})
 	f, err := frameworkruntime.NewFramework(t.Context(), registry, &config.KubeSchedulerProfile{

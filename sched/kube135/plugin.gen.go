@@ -61,13 +61,13 @@ type Factory = func(ctx context.Context, args runtime.Object, handle fwk.Handle)
 // module and limits come from the scheduler's configuration, see [sched.PluginConfig]. Several
 // plugins have a factory each, and share rt.
 //
-//	app.NewSchedulerCommand(app.WithPlugin("zone", kube135.New("zone", rt, sched.WithLogger(slog.Default()))))
+//	app.NewSchedulerCommand(app.WithPlugin("zone", kube135.New("zone", rt, func(c *sched.PluginConfig) { c.Logger = slog.Default() })))
 //
 // The factory fails as [sched.LoadArgs] does. The plugin is closed when the factory's context
 // ends.
-func New(name string, rt *host.Runtime, opts ...sched.Option) Factory {
+func New(name string, rt *host.Runtime, set ...func(*sched.PluginConfig)) Factory {
 	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		p, err := sched.LoadArgs(ctx, rt, name, args, frameworkOf(handle), opts...)
+		p, err := sched.LoadArgs(ctx, rt, name, args, frameworkOf(handle), set...)
 		if err != nil {
 			return nil, err
 		}

@@ -71,7 +71,7 @@ func loadCounted(t *testing.T, args sched.PluginConfig) (kube137.Plugin, *counte
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := kube137.New("zone", shared, sched.WithObserver(calls))(t.Context(), &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: raw}, nil)
+	p, err := kube137.New("zone", shared, func(c *sched.PluginConfig) { c.Observer = calls })(t.Context(), &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: raw}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func mustLoadCrowd(t *testing.T, score int, args string) (kube137.Plugin, *count
 	t.Helper()
 	calls := &counter{calls: map[string]int{}}
 	raw := fmt.Sprintf(`{"module": {"file": "../testdata/crowd.wasm"}, "guestConfig": %d, "limits": {"instances": 1}, "reads": ["node.spec.taints"]%s}`, score, args)
-	p, err := kube137.New("crowd", shared, sched.WithObserver(calls))(t.Context(), &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: []byte(raw)}, nil)
+	p, err := kube137.New("crowd", shared, func(c *sched.PluginConfig) { c.Observer = calls })(t.Context(), &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: []byte(raw)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 // mustLoadPicky loads the guest of testdata/picky.
-func mustLoadPicky(t *testing.T, args string, opts ...sched.Option) (kube137.Plugin, *counter) {
+func mustLoadPicky(t *testing.T, args string, opts ...func(*sched.PluginConfig)) (kube137.Plugin, *counter) {
 	t.Helper()
 	file, err := guestbuild.Build(t.Context(), "../testdata/picky")
 	if err != nil {
@@ -28,7 +28,7 @@ func mustLoadPicky(t *testing.T, args string, opts ...sched.Option) (kube137.Plu
 	}
 	calls := &counter{calls: map[string]int{}}
 	raw := fmt.Sprintf(`{"module": {"file": %q}%s}`, file, args)
-	p, err := kube137.New("picky", shared, append(opts, sched.WithObserver(calls))...)(t.Context(), &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: []byte(raw)}, nil)
+	p, err := kube137.New("picky", shared, append(opts, func(c *sched.PluginConfig) { c.Observer = calls })...)(t.Context(), &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: []byte(raw)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +292,7 @@ func TestAnswersOfOneNode(t *testing.T) {
 		"one about which the guest prints":    {"print", nil, 20},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, calls := mustLoadPicky(t, "", sched.WithLogger(slog.New(slog.NewTextHandler(io.Discard, test.options)))) //nolint:sloglint // The handler has a level.
+			p, calls := mustLoadPicky(t, "", func(c *sched.PluginConfig) { c.Logger = slog.New(slog.NewTextHandler(io.Discard, test.options)) }) //nolint:sloglint // The handler has a level.
 			nodes := make([]*corev1.Node, 20)
 			for i := range nodes {
 				nodes[i] = reading(fmt.Sprint("n", i), test.what)

@@ -77,7 +77,7 @@ type spreading struct {
 
 // newSpreading makes a cluster of nodes in two zones with a Pod on each, but for the last
 // node, which is in the second zone.
-func newSpreading(t *testing.T, nodes, instances int, args string, opts ...sched.Option) *spreading {
+func newSpreading(t *testing.T, nodes, instances int, args string, opts ...func(*sched.PluginConfig)) *spreading {
 	t.Helper()
 	file, err := guestbuild.Build(t.Context(), "../../examples/sched/topology-spread")
 	if err != nil {
@@ -100,7 +100,7 @@ func newSpreading(t *testing.T, nodes, instances int, args string, opts ...sched
 		}
 	}
 	raw := fmt.Sprintf(`{"module": {"file": %q}, "limits": {"instances": %d}%s}`, file, instances, args)
-	p, err := kube137.New("spread", shared, append([]sched.Option{sched.WithObserver(&s.calls)}, opts...)...)(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, nil)
+	p, err := kube137.New("spread", shared, append([]func(*sched.PluginConfig){func(c *sched.PluginConfig) { c.Observer = &s.calls }}, opts...)...)(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestDryRunsDoNotRunPreFilterAgain(t *testing.T) {
 // a nominated Pod, and goes on with the cycle that was cloned.
 func TestNominatedPodsDoNotRunPreFilterAgain(t *testing.T) {
 	calls := &callCounter{}
-	w := newWorld(t, 1, "", sched.WithObserver(calls))
+	w := newWorld(t, 1, "", func(c *sched.PluginConfig) { c.Observer = calls })
 	pod := noted("p", "filter", "trace")
 	state := w.start(pod)
 	extensions := w.p.(fwk.PreFilterPlugin).PreFilterExtensions()
@@ -215,7 +215,7 @@ func TestNominatedPodsDoNotRunPreFilterAgain(t *testing.T) {
 // in the first one, as long as the instance knows it.
 func TestACloneIsMadeOfTheNearest(t *testing.T) {
 	calls := &callCounter{}
-	w := newWorld(t, 1, "", sched.WithObserver(calls))
+	w := newWorld(t, 1, "", func(c *sched.PluginConfig) { c.Observer = calls })
 	pod := noted("p", "filter", "trace")
 	var state fwk.CycleState = w.start(pod)
 	n := kube137test.NewNodeInfo(zoned("n", "a"))
@@ -243,7 +243,7 @@ func TestACloneIsMadeOfTheNearest(t *testing.T) {
 // TestStatesThatCannotBeCloned are replayed: PreFilter runs for each clone.
 func TestStatesThatCannotBeCloned(t *testing.T) {
 	calls := &callCounter{}
-	w := newWorld(t, 1, "", sched.WithObserver(calls))
+	w := newWorld(t, 1, "", func(c *sched.PluginConfig) { c.Observer = calls })
 	pod := noted("p", "filter", "trace", "clone", "opaque")
 	state := w.start(pod)
 	n := kube137test.NewNodeInfo(zoned("n", "a"))
@@ -302,7 +302,7 @@ func TestAFailureOfACloneIsItsOwn(t *testing.T) {
 // for each of their versions, whatever else happens to the nodes.
 func TestAPodIsFetchedOnce(t *testing.T) {
 	m := &meter{}
-	s := newSpreading(t, 100, 1, "", sched.WithObserver(m))
+	s := newSpreading(t, 100, 1, "", func(c *sched.PluginConfig) { c.Observer = m })
 	// fuel returns what PreFilter takes: the least of two, since a collection of garbage may
 	// come in between.
 	fuel := func(times int) int64 {
@@ -332,7 +332,7 @@ func TestAPodIsFetchedOnce(t *testing.T) {
 // ask for its nodes.
 func TestNodesThatAreNotUsedCostNothing(t *testing.T) {
 	m := &meter{}
-	w := newWorld(t, 1, "", sched.WithObserver(m))
+	w := newWorld(t, 1, "", func(c *sched.PluginConfig) { c.Observer = m })
 	prefilter := func(nodes []fwk.NodeInfo) int64 {
 		before := m.fuel[abi.PreFilter.String()]
 		if _, status := w.p.(fwk.PreFilterPlugin).PreFilter(t.Context(), kube137test.NewCycleState(), noted("p"), nodes); !status.IsSuccess() {

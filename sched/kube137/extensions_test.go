@@ -117,7 +117,7 @@ type world struct {
 }
 
 // newWorld loads testdata/extensions. args are added to its arguments.
-func newWorld(t testing.TB, instances int, args string, opts ...sched.Option) *world {
+func newWorld(t testing.TB, instances int, args string, opts ...func(*sched.PluginConfig)) *world {
 	t.Helper()
 	file, err := guestbuild.Build(t.Context(), "../testdata/extensions")
 	if err != nil {
@@ -130,7 +130,7 @@ func newWorld(t testing.TB, instances int, args string, opts ...sched.Option) *w
 	)
 	w.handle = &kube137test.Handle{Recorder: w.events, Informers: informers.NewSharedInformerFactory(client, 0)}
 	raw := fmt.Sprintf(`{"module": {"file": %q}, "grants": ["events", "waiting-pods", "objects"], "objects": [{"resource": "v1/persistentvolumeclaims"}]%s}`, file, args)
-	opts = append(opts, sched.WithLimits(host.Limits{Instances: instances}))
+	opts = append(opts, func(c *sched.PluginConfig) { c.Limits = host.Limits{Instances: instances} })
 	p, err := kube137.New("extensions", shared, opts...)(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, w.handle)
 	if err != nil {
 		t.Fatal(err)

@@ -57,7 +57,7 @@ func (m *meeting) Called(ctx context.Context, call host.CallEvent) {
 // once Filter has taken as long as PreFilter.
 func TestADearPreFilterRunsAgainWhenItPaysOff(t *testing.T) {
 	m := &meeting{}
-	s := newSpreading(t, 300, 2, unsharedArgs, sched.WithObserver(m))
+	s := newSpreading(t, 300, 2, unsharedArgs, func(c *sched.PluginConfig) { c.Observer = m })
 	state := s.begin(t)
 	for range 50 {
 		for _, n := range s.nodes {
@@ -86,7 +86,7 @@ func TestReplaysTakeNoMoreThanAnswers(t *testing.T) {
 	for _, rounds := range []int{1, 4, 16} {
 		t.Run(fmt.Sprint(rounds, " rounds"), func(t *testing.T) {
 			m := &meter{}
-			s := newSpreading(t, 100, 4, unsharedArgs, sched.WithObserver(m))
+			s := newSpreading(t, 100, 4, unsharedArgs, func(c *sched.PluginConfig) { c.Observer = m })
 			state := s.begin(t)
 			first := m.fuel[abi.PreFilter.String()]
 			for range rounds {

@@ -39,7 +39,7 @@ type quotas struct {
 	handle *kube137test.Handle
 }
 
-func newQuotas(t *testing.T, args string, opts ...sched.Option) *quotas {
+func newQuotas(t *testing.T, args string, opts ...func(*sched.PluginConfig)) *quotas {
 	t.Helper()
 	file, err := guestbuild.Build(t.Context(), "../testdata/quota")
 	if err != nil {
@@ -239,7 +239,7 @@ func TestSharedStateOverSwaps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var lines bytes.Buffer
-			q := newQuotas(t, "", sched.WithLogger(slog.New(slog.NewTextHandler(&lines, nil))))
+			q := newQuotas(t, "", func(c *sched.PluginConfig) { c.Logger = slog.New(slog.NewTextHandler(&lines, nil)) })
 			swap := func(directive string) {
 				t.Helper()
 				if err := q.p.Swap(t.Context(), versionOf(t, q.module, directive), ""); err != nil {
@@ -364,7 +364,7 @@ func TestSharedStateConflicts(t *testing.T) {
 		<-done
 		q.handle.Waiting = append(q.handle.Waiting, &kube137test.WaitingPod{Pod: tenantPod(1, 1, "")})
 	}}
-	q = newQuotas(t, `, "limits": {"instances": 3}`, sched.WithLogger(slog.New(log)))
+	q = newQuotas(t, `, "limits": {"instances": 3}`, func(c *sched.PluginConfig) { c.Logger = slog.New(log) })
 	pod := tenantPod(2, 1, "")
 	pod.Annotations["between"] = "true"
 	if _, status := q.begin(pod); status != nil {
@@ -389,7 +389,7 @@ func TestSharedStateUnderContention(t *testing.T) {
 	var lines atomic.Int32
 	lines.Store(1) // None is the first.
 	log := slog.New(yielder{meddler{slog.NewTextHandler(io.Discard, nil), &lines, nil}})
-	q := newQuotas(t, fmt.Sprintf(`, "limits": {"instances": %d}`, instances), sched.WithLogger(log))
+	q := newQuotas(t, fmt.Sprintf(`, "limits": {"instances": %d}`, instances), func(c *sched.PluginConfig) { c.Logger = log })
 	var all sync.WaitGroup
 	for n := range instances {
 		all.Go(func() {

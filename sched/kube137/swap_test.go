@@ -130,7 +130,7 @@ func TestSideBySide(t *testing.T) {
 	var plugins []kube137.Plugin
 	for _, zone := range []string{"a", "b"} {
 		args := fmt.Sprintf(`{"module": {"file": %q}, "guestConfig": {"defaultZones": [%q]}}`, file, zone)
-		p, err := kube137.New("zone-"+zone, shared, sched.WithLogger(slog.New(slog.NewTextHandler(&out, nil))))(t.Context(), &apiruntime.Unknown{Raw: []byte(args)}, nil)
+		p, err := kube137.New("zone-"+zone, shared, func(c *sched.PluginConfig) { c.Logger = slog.New(slog.NewTextHandler(&out, nil)) })(t.Context(), &apiruntime.Unknown{Raw: []byte(args)}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +186,7 @@ func TestLimitsOfTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	grants := `"grants": ["events", "waiting-pods", "objects"]`
-	factory := kube137.New("extensions", shared, sched.WithSource(host.File(file)), sched.WithLimits(host.Limits{Fuel: 1}))
+	factory := kube137.New("extensions", shared, func(c *sched.PluginConfig) { c.Module.Source, c.Limits = host.File(file), host.Limits{Fuel: 1} })
 	if _, err := factory(t.Context(), &apiruntime.Unknown{Raw: []byte("{" + grants + "}")}, nil); !errors.Is(err, host.ErrFuel) {
 		t.Errorf("with 1 instruction: error %v, want %v", err, host.ErrFuel)
 	}
@@ -201,7 +201,7 @@ func TestDisabledPluginAndSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := `{"grants": ["events", "waiting-pods", "objects"], "circuitBreaker": {"after": 1, "backoff": "1h"}}`
-	p, err := kube137.New("extensions", shared, sched.WithSource(host.File(file)))(t.Context(), &apiruntime.Unknown{Raw: []byte(args)}, nil)
+	p, err := kube137.New("extensions", shared, func(c *sched.PluginConfig) { c.Module.Source = host.File(file) })(t.Context(), &apiruntime.Unknown{Raw: []byte(args)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

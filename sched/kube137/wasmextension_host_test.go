@@ -193,7 +193,7 @@ func TestPeerSettings(t *testing.T) {
 			level := new(slog.LevelVar)
 			level.Set(test.level)
 			raw := `{"module": {"file": "../testdata/peer/asks.wasm"}` + test.args + "}"
-			v, err := kube137.New("asks", shared, sched.WithLogger(slog.New(leveled{out, level})))(t.Context(), &apiruntime.Unknown{Raw: []byte(raw)}, nil)
+			v, err := kube137.New("asks", shared, func(c *sched.PluginConfig) { c.Logger = slog.New(leveled{out, level}) })(t.Context(), &apiruntime.Unknown{Raw: []byte(raw)}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -34,7 +34,7 @@ func newPeerWorld(t *testing.T, instances int, logger *slog.Logger) *world {
 		w.handle.Nodes = append(w.handle.Nodes, kube137test.NewNodeInfo(zoned(name, "z")))
 	}
 	raw := fmt.Sprintf(`{"module": {"file": "../testdata/peer/present.wasm"}, "limits": {"instances": %d}, "grants": ["events", "waiting-pods"], "guestConfig": {"x": 1}}`, instances)
-	p, err := kube137.New("peer", shared, sched.WithLogger(logger))(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, w.handle)
+	p, err := kube137.New("peer", shared, func(c *sched.PluginConfig) { c.Logger = logger })(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, w.handle)
 	if err != nil {
 		t.Fatal(err)
 	}
