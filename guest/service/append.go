@@ -2,7 +2,6 @@ package service
 
 import (
 	"encoding/binary"
-	"math"
 	"slices"
 	"unsafe"
 
@@ -15,36 +14,12 @@ import (
 // AppendVarint appends a field of a type that is a varint.
 func AppendVarint(b []byte, field uint32, v uint64) []byte { return wire.AppendVarint(b, field, v) }
 
-// AppendZigzag appends a field of type sint32 or sint64.
-func AppendZigzag(b []byte, field uint32, v int64) []byte {
-	return wire.AppendVarint(b, field, uint64(v)<<1^uint64(v>>63))
-}
-
 // AppendFixed32 appends a field of type fixed32 or sfixed32.
 func AppendFixed32(b []byte, field, v uint32) []byte { return wire.AppendFixed32(b, field, v) }
 
 // AppendFixed64 appends a field of type fixed64 or sfixed64.
 func AppendFixed64(b []byte, field uint32, v uint64) []byte {
 	return wire.AppendFixed64(b, field, v)
-}
-
-// AppendFloat appends a field of type float.
-func AppendFloat(b []byte, field uint32, v float32) []byte {
-	return wire.AppendFixed32(b, field, math.Float32bits(v))
-}
-
-// AppendDouble appends a field of type double.
-func AppendDouble(b []byte, field uint32, v float64) []byte {
-	return wire.AppendFixed64(b, field, math.Float64bits(v))
-}
-
-// AppendBool appends a field of type bool.
-func AppendBool(b []byte, field uint32, v bool) []byte {
-	var n uint64
-	if v {
-		n = 1
-	}
-	return wire.AppendVarint(b, field, n)
 }
 
 // AppendBytes appends a field of type string or bytes.
@@ -76,13 +51,9 @@ func AppendPackedZigzag[T int32 | int64](b []byte, field uint32, list []T) []byt
 	return wire.EndMessage(b, start)
 }
 
-// AppendPackedBools appends a list of truth values.
-func AppendPackedBools(b []byte, field uint32, list []bool) []byte {
-	return appendFixed(b, field, list)
-}
-
-// AppendPackedFixed appends a list of numbers of 32 or 64 bits that have a fixed length.
-func AppendPackedFixed[T int32 | int64 | uint32 | uint64 | float32 | float64](b []byte, field uint32, list []T) []byte {
+// AppendPackedFixed appends a list of numbers of 32 or 64 bits that have a fixed length, or of truth
+// values.
+func AppendPackedFixed[T bool | int32 | int64 | uint32 | uint64 | float32 | float64](b []byte, field uint32, list []T) []byte {
 	return appendFixed(b, field, list)
 }
 

@@ -624,15 +624,6 @@ func onWire(kind view.NumberKind) wire.Type {
 // Int converts the bits of a whole number or an enumeration's value.
 func Int[T ~int32 | ~int64 | ~uint32 | ~uint64](bits uint64) T { return T(bits) }
 
-// Bool converts the bits of a truth value.
-func Bool(bits uint64) bool { return bits != 0 }
-
-// Float32 converts the bits of a number of type float.
-func Float32(bits uint64) float32 { return math.Float32frombits(uint32(bits)) }
-
-// Float64 converts the bits of a number of type double.
-func Float64(bits uint64) float64 { return math.Float64frombits(bits) }
-
 // Object returns a function that returns the view of an object by its ref.
 func Object[V view.Of](t *view.Type, kind view.ObjectKind) func(bits uint64) V {
 	return func(bits uint64) V { return V(view.ByRef(abi.Ref(bits), t, kind)) }

@@ -3,6 +3,7 @@
 package scalerguest
 
 import (
+	"math"
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -233,5 +234,5 @@ func QueryResponseFromProto(raw []byte) QueryResponse {
 // Values returns the field values. A value for each series that matched.
 func (x QueryResponse) Values() []float64 {
 	m := x.fields()
-	return m.Values.Numbers(&m.in, 1, view.Fixed64, service.Float64)
+	return m.Values.Numbers(&m.in, 1, view.Fixed64, math.Float64frombits)
 }

@@ -3,6 +3,7 @@
 package pickerguest
 
 import (
+	"math"
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -118,7 +119,7 @@ func (x Endpoint) RunningQueueSize() int32 { return int32(x.in().Number(4<<3 | 0
 
 // KvCacheUsage returns the field kvCacheUsage. The part of the cache's blocks
 // that is in use, from 0 to 1.
-func (x Endpoint) KvCacheUsage() float64 { return service.Float64(x.in().Number(5<<3 | 1)) }
+func (x Endpoint) KvCacheUsage() float64 { return math.Float64frombits(x.in().Number(5<<3 | 1)) }
 
 // ActiveModels returns the field activeModels. The adapters that are loaded.
 func (x Endpoint) ActiveModels() []string {

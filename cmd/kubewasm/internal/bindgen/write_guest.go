@@ -251,11 +251,9 @@ func (w *writer) appendField(f *Field) {
 // packer returns the function that appends a list of numbers.
 func packer(k Kind) string {
 	switch {
-	case k == Bool:
-		return "AppendPackedBools"
 	case k == Sint32 || k == Sint64:
 		return "AppendPackedZigzag"
-	case onWire(k) != onVarint:
+	case k == Bool || onWire(k) != onVarint:
 		return "AppendPackedFixed"
 	}
 	return "AppendPacked"
@@ -274,17 +272,25 @@ func (w *writer) appendValue(t Type, number uint32, value string, within bool) {
 	case String, Bytes:
 		add("AppendBytes", "")
 	case Bool:
-		add("AppendBool", "")
+		if !within && !strings.HasPrefix(value, "*") { // A field that is written if it is true.
+			value = "1"
+		} else {
+			w.printf("var n uint64\nif %s {\nn = 1\n}\n", value)
+			value = "n"
+		}
+		add("AppendVarint", "")
 	case Sint32, Sint64:
-		add("AppendZigzag", "int64")
+		value = "int64(" + value + ")"
+		value += "<<1 ^ " + value + ">>63"
+		add("AppendVarint", "uint64")
 	case Fixed32, Sfixed32:
 		add("AppendFixed32", "uint32")
 	case Fixed64, Sfixed64:
 		add("AppendFixed64", "uint64")
 	case Float:
-		add("AppendFloat", "")
+		add("AppendFixed32", w.name("math", "Float32bits"))
 	case Double:
-		add("AppendDouble", "")
+		add("AppendFixed64", w.name("math", "Float64bits"))
 	case ObjectKind:
 		add("AppendObject", w.view("View"))
 	case ValueKind:

@@ -150,11 +150,11 @@ func (w *writer) listExpression(m *Message, f *Field) string {
 func (w *writer) converter(t Type) string {
 	switch t.Kind {
 	case Bool:
-		return w.name(guestPackage, "Bool")
+		return "func(bits uint64) bool { return bits != 0 }"
 	case Float:
-		return w.name(guestPackage, "Float32")
+		return "func(bits uint64) float32 { return " + w.name("math", "Float32frombits") + "(uint32(bits)) }"
 	case Double:
-		return w.name(guestPackage, "Float64")
+		return w.name("math", "Float64frombits")
 	}
 	return w.name(guestPackage, "Int") + "[" + w.goType(t) + "]"
 }
@@ -187,9 +187,9 @@ func (w *writer) expression(m *Message, f *Field) string {
 	case Bool:
 		return number + " != 0"
 	case Float:
-		return fmt.Sprintf("%s(%s)", w.name(guestPackage, "Float32"), number)
+		return fmt.Sprintf("%s(uint32(%s))", w.name("math", "Float32frombits"), number)
 	case Double:
-		return fmt.Sprintf("%s(%s)", w.name(guestPackage, "Float64"), number)
+		return fmt.Sprintf("%s(%s)", w.name("math", "Float64frombits"), number)
 	case Sint32, Sint64:
 		return fmt.Sprintf("%s(%s(%s))", w.goType(t), w.name(guestPackage, "Zigzag"), number)
 	case Uint64, Fixed64:

@@ -96,7 +96,7 @@ type SumResponse struct {
 
 func (m *SumResponse) append(b []byte) []byte {
 	if math.Float64bits(m.Sum) != 0 {
-		b = service.AppendDouble(b, 1, m.Sum)
+		b = service.AppendFixed64(b, 1, math.Float64bits(m.Sum))
 	}
 	return b
 }

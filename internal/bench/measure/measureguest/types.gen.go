@@ -3,6 +3,7 @@
 package measureguest
 
 import (
+	"math"
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -40,7 +41,7 @@ func (x SumRequest) C() uint32 { return uint32(x.in().Number(3<<3 | 0)) }
 func (x SumRequest) D() bool { return x.in().Number(4<<3|0) != 0 }
 
 // E returns the field e.
-func (x SumRequest) E() float64 { return service.Float64(x.in().Number(5<<3 | 1)) }
+func (x SumRequest) E() float64 { return math.Float64frombits(x.in().Number(5<<3 | 1)) }
 
 // reset makes m empty and keeps the memory of its lists.
 func (m *sumRequest_fields) reset() {
@@ -271,7 +272,7 @@ func (x Server) Labels() service.Map[string] {
 	return m.Labels.Map(&m.in, &server_Labels_map)
 }
 
-var server_Metrics_map = service.NumbersOf[float64](22, view.Fixed64, service.Float64)
+var server_Metrics_map = service.NumbersOf[float64](22, view.Fixed64, math.Float64frombits)
 
 // Metrics returns the field metrics.
 func (x Server) Metrics() service.Map[float64] {

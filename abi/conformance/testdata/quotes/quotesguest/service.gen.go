@@ -129,19 +129,19 @@ func (m *ValuesValue) append(b []byte) []byte {
 		b = service.AppendBytes(b, 2, m.Data)
 	}
 	if m.Flag {
-		b = service.AppendBool(b, 3, m.Flag)
+		b = service.AppendVarint(b, 3, 1)
 	}
 	if m.Number != 0 {
 		b = service.AppendVarint(b, 4, uint64(m.Number))
 	}
 	if m.Zigzag != 0 {
-		b = service.AppendZigzag(b, 5, int64(m.Zigzag))
+		b = service.AppendVarint(b, 5, uint64(int64(m.Zigzag)<<1^int64(m.Zigzag)>>63))
 	}
 	if m.Fixed != 0 {
 		b = service.AppendFixed32(b, 6, uint32(m.Fixed))
 	}
 	if math.Float64bits(m.Real) != 0 {
-		b = service.AppendDouble(b, 7, m.Real)
+		b = service.AppendFixed64(b, 7, math.Float64bits(m.Real))
 	}
 	if m.Level != 0 {
 		b = service.AppendVarint(b, 8, uint64(m.Level))

@@ -558,7 +558,7 @@ func (m *MessageValue) append(b []byte) []byte {
 		b = service.AppendBytes(b, 2, m.Data)
 	}
 	if m.Flag {
-		b = service.AppendBool(b, 3, m.Flag)
+		b = service.AppendVarint(b, 3, 1)
 	}
 	if m.I32 != 0 {
 		b = service.AppendVarint(b, 4, uint64(m.I32))
@@ -573,10 +573,10 @@ func (m *MessageValue) append(b []byte) []byte {
 		b = service.AppendVarint(b, 7, uint64(m.U64))
 	}
 	if m.S32 != 0 {
-		b = service.AppendZigzag(b, 8, int64(m.S32))
+		b = service.AppendVarint(b, 8, uint64(int64(m.S32)<<1^int64(m.S32)>>63))
 	}
 	if m.S64 != 0 {
-		b = service.AppendZigzag(b, 9, int64(m.S64))
+		b = service.AppendVarint(b, 9, uint64(int64(m.S64)<<1^int64(m.S64)>>63))
 	}
 	if m.F32 != 0 {
 		b = service.AppendFixed32(b, 10, uint32(m.F32))
@@ -591,10 +591,10 @@ func (m *MessageValue) append(b []byte) []byte {
 		b = service.AppendFixed64(b, 13, uint64(m.Sf64))
 	}
 	if math.Float32bits(m.Single) != 0 {
-		b = service.AppendFloat(b, 14, m.Single)
+		b = service.AppendFixed32(b, 14, math.Float32bits(m.Single))
 	}
 	if math.Float64bits(m.Wide) != 0 {
-		b = service.AppendDouble(b, 15, m.Wide)
+		b = service.AppendFixed64(b, 15, math.Float64bits(m.Wide))
 	}
 	if m.Color != 0 {
 		b = service.AppendVarint(b, 16, uint64(m.Color))
@@ -616,7 +616,7 @@ func (m *MessageValue) append(b []byte) []byte {
 	b = service.AppendPackedZigzag(b, 21, m.Zigzags)
 	b = service.AppendPackedFixed(b, 22, m.Doubles)
 	b = service.AppendPacked(b, 23, m.Colors)
-	b = service.AppendPackedBools(b, 24, m.Flags)
+	b = service.AppendPackedFixed(b, 24, m.Flags)
 	for _, v := range m.Blobs {
 		b = service.AppendBytes(b, 25, v)
 	}
@@ -710,7 +710,7 @@ func (m *SmallValue) append(b []byte) []byte {
 		b = service.AppendBytes(b, 1, m.Name)
 	}
 	if m.N != 0 {
-		b = service.AppendZigzag(b, 2, int64(m.N))
+		b = service.AppendVarint(b, 2, uint64(int64(m.N)<<1^int64(m.N)>>63))
 	}
 	return b
 }

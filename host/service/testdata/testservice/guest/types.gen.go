@@ -3,6 +3,7 @@
 package guest
 
 import (
+	"math"
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -229,7 +230,7 @@ func (x Message) Zigzags() []int64 {
 // Doubles returns the field doubles.
 func (x Message) Doubles() []float64 {
 	m := x.fields()
-	return m.Doubles.Numbers(&m.in, 22, view.Fixed64, service.Float64)
+	return m.Doubles.Numbers(&m.in, 22, view.Fixed64, math.Float64frombits)
 }
 
 // Colors returns the field colors.
@@ -241,7 +242,7 @@ func (x Message) Colors() []Color {
 // Flags returns the field flags.
 func (x Message) Flags() []bool {
 	m := x.fields()
-	return m.Flags.Numbers(&m.in, 24, view.Varint, service.Bool)
+	return m.Flags.Numbers(&m.in, 24, view.Varint, func(bits uint64) bool { return bits != 0 })
 }
 
 // Blobs returns the field blobs.

@@ -66,10 +66,10 @@ type Verdict struct {
 
 func (m *Verdict) append(b []byte) []byte {
 	if m.Accepted {
-		b = service.AppendBool(b, 1, m.Accepted)
+		b = service.AppendVarint(b, 1, 1)
 	}
 	if m.Score != 0 {
-		b = service.AppendZigzag(b, 2, int64(m.Score))
+		b = service.AppendVarint(b, 2, uint64(int64(m.Score)<<1^int64(m.Score)>>63))
 	}
 	if m.Priority != 0 {
 		b = service.AppendVarint(b, 3, uint64(m.Priority))

@@ -98,7 +98,7 @@ type Verdict struct {
 
 func (m *Verdict) append(b []byte) []byte {
 	if m.Accepted {
-		b = service.AppendBool(b, 1, m.Accepted)
+		b = service.AppendVarint(b, 1, 1)
 	}
 	if len(m.Reason) != 0 {
 		b = service.AppendBytes(b, 2, m.Reason)
