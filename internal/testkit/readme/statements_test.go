@@ -91,8 +91,8 @@ func TestPackagesOfAFirstTest(t *testing.T) {
 	const document = "docs/writing-plugins.md"
 	said := figures(t, document, `The first test of a plugin compiles some (\d+) packages`)[0]
 	for _, dir := range []string{"examples/admission/required-labels", "examples/hooks/batch-resource", "examples/sched/zone"} {
-		cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-test", "./"+dir)
-		cmd.Dir = root
+		cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-test", ".")
+		cmd.Dir = filepath.Join(root, dir)
 		out, err := cmd.Output()
 		if err != nil {
 			t.Fatal(err)
