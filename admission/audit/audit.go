@@ -35,7 +35,6 @@ type Auditor struct {
 	state   *state
 	journal *journal
 	runs    uint32
-	last    atomic.Pointer[Result]
 }
 
 // ErrState is the error of [New] if Config.StateFile cannot be used. A run without a state asks
@@ -127,9 +126,6 @@ func (a *Auditor) Close() error {
 	a.journal = nil
 	return err
 }
-
-// Last returns the result of the last run, nil before the first.
-func (a *Auditor) Last() *Result { return a.last.Load() }
 
 func (a *Auditor) log(level slog.Level, msg string, args ...any) {
 	if a.cfg.Logger != nil {
@@ -284,7 +280,6 @@ func (a *Auditor) Run(ctx context.Context) (*Result, error) {
 	r.fill(result, all)
 	result.Requests = int(a.client.requests.Load() - before)
 	result.Duration.Duration = time.Since(r.start)
-	a.last.Store(result)
 	return result, nil
 }
 
