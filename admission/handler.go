@@ -73,8 +73,6 @@ const (
 	DefaultMaxBodyBytes = 2*expansion*storedBytes + envelopeBytes
 	// defaultTimeout is the timeout of a request that names none: the API server's default.
 	defaultTimeout = 10 * time.Second
-	// MaxTimeout is the longest timeout allowed for a webhook in Kubernetes; a longer one is cut.
-	MaxTimeout = 30 * time.Second
 )
 
 // Bodies reads the bodies of requests into memory with a common bound. It is safe for use by

@@ -13,14 +13,14 @@ import (
 // Engine names the part of wazero that runs guests: the compiler, or the interpreter, which takes
 // 50 to 150 times as long for a call and several times the memory for a module. On the interpreter
 // a guest traps at a depth of 2,000 nested calls; everything else is the same.
+//
+// The zero value is the compiler where it can run, and the interpreter elsewhere: on processors
+// other than amd64 and arm64, and where the system forbids a process to make memory executable.
+// [Runtime.Engine] returns the engine in use.
 type Engine string
 
 // The engines.
 const (
-	// EngineAuto is the compiler where it can run, and the interpreter elsewhere: on processors
-	// other than amd64 and arm64, and where the system forbids a process to make memory executable.
-	// [Runtime.Engine] returns the engine in use.
-	EngineAuto Engine = ""
 	// EngineCompiler is the compiler; [NewRuntime] fails where it cannot run.
 	EngineCompiler Engine = "compiler"
 	// EngineInterpreter is the interpreter. It is the answer to a vulnerability in the compiler,
@@ -44,7 +44,7 @@ func chooseEngine(want Engine) (_ wazero.RuntimeConfig, is Engine, noCompiler, e
 	}
 	noCompiler = compilerWorks()
 	switch {
-	case want != EngineAuto && want != EngineCompiler:
+	case want != "" && want != EngineCompiler:
 		return nil, "", nil, fmt.Errorf("make runtime: engine %q is neither %s nor %s", want, EngineCompiler, EngineInterpreter)
 	case noCompiler == nil:
 		return wazero.NewRuntimeConfigCompiler(), EngineCompiler, nil, nil

@@ -56,7 +56,7 @@ func TestInterpreter(t *testing.T) {
 		}
 		return o
 	}
-	want := run(host.EngineAuto)
+	want := run("")
 	if !want.Stopped || want.Reason == "" || want.Fuel == 0 {
 		t.Errorf("compiled: %+v", want)
 	}

@@ -113,7 +113,7 @@ type RuntimeConfig struct {
 	// Sources open the modules that configurations name, of plugins and of their shadows.
 	// [Runtime.AddSources] adds to them.
 	Sources Sources
-	// Engine runs the guests. Default [EngineAuto].
+	// Engine runs the guests. Default the compiler where it can run, see [Engine].
 	Engine Engine
 	// MinimumIsolation is the level of plugins whose configuration has none. A plugin with a lower
 	// one is refused.

@@ -23,18 +23,16 @@ type ClusterEvent struct {
 // ClusterEventWithHint is an event that may make a Pod schedulable.
 type ClusterEventWithHint struct {
 	Event ClusterEvent
-	// QueueingHintFn decides for each Pod that the plugin has refused; nil queues all of
-	// them.
-	QueueingHintFn QueueingHintFn
+	// QueueingHintFn decides whether a Pod that the plugin has refused is tried again after an
+	// event in which oldObj became newObj; nil queues all of them. oldObj is absent if the object
+	// was added, newObj if it was deleted. An error counts as Queue.
+	QueueingHintFn func(pod core.Pod, oldObj, newObj EventObject) (QueueingHint, error)
 	// PreQueueingHintFn, if not nil, is called once for the event, so that QueueingHintFn need not
-	// be called for each Pod. Kubernetes calls it from 1.37 on.
-	PreQueueingHintFn PreQueueingHintFn
+	// be called for each Pod. It returns the Pods to which the event may matter: all others stay
+	// where they are. oldObj and newObj are those of QueueingHintFn. An error counts as all Pods.
+	// Kubernetes calls it from 1.37 on.
+	PreQueueingHintFn func(oldObj, newObj EventObject) (PreQueueingHintResult, error)
 }
-
-// QueueingHintFn decides whether a Pod that the plugin has refused is tried again after
-// an event in which oldObj became newObj. oldObj is absent if the object was added, newObj
-// if it was deleted. An error counts as Queue.
-type QueueingHintFn func(pod core.Pod, oldObj, newObj EventObject) (QueueingHint, error)
 
 // QueueingHint is the answer of a QueueingHintFn.
 type QueueingHint int
@@ -45,11 +43,6 @@ const (
 	// Queue tries it again.
 	Queue
 )
-
-// PreQueueingHintFn returns the Pods to which an event in which oldObj became newObj may matter:
-// all others stay where they are. oldObj is absent if the object was added, newObj if it was
-// deleted. An error counts as all Pods.
-type PreQueueingHintFn func(oldObj, newObj EventObject) (PreQueueingHintResult, error)
 
 // PreQueueingHintResult is the answer of a PreQueueingHintFn.
 type PreQueueingHintResult struct {

@@ -48,7 +48,7 @@ func ExamplePodSelector() {
 		core.PodFromJSON([]byte(`{"metadata": {"namespace": "shop", "labels": {"app": "db"}}}`)),
 		core.PodFromJSON([]byte(`{"metadata": {"namespace": "bank", "labels": {"app": "web"}}}`)),
 	}
-	full := sched.NewNodeInfoWith(core.Node{}, sched.NodeUsage{}, nil, pods)
+	full := sched.NewNodeInfo(core.Node{}).With(sched.NodeUsage{}, nil, pods)
 	empty := sched.NewNodeInfo(core.Node{})
 	fmt.Println(sched.NewPodSelector("shop", web).Count(full, empty))
 	fmt.Println(sched.NewPodSelector("", web).Count(full, empty))

@@ -210,7 +210,7 @@ func eventObjectOf(n int, event *ClusterEvent, ref uint64) EventObject {
 var lastHint struct {
 	event          int32
 	oldRef, newRef uint64
-	fn             QueueingHintFn // nil before the first.
+	fn             func(pod core.Pod, oldObj, newObj EventObject) (QueueingHint, error) // nil before the first.
 	oldObj, newObj EventObject
 }
 

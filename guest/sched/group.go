@@ -14,11 +14,6 @@ type PodGroupInfo struct {
 	pods                  []core.Pod
 }
 
-// NewPodGroupInfo returns a group of Pods, for native tests.
-func NewPodGroupInfo(namespace, name string, pods ...core.Pod) PodGroupInfo {
-	return PodGroupInfo{Type: "podgroup", Namespace: namespace, Name: name, count: len(pods), pods: pods}
-}
-
 // NumUnscheduledPods returns the number of Pods of the group that are to be
 // scheduled.
 func (g *PodGroupInfo) NumUnscheduledPods() int { return g.count }

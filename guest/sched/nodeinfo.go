@@ -98,9 +98,9 @@ type ImageState struct {
 // NewNodeInfo returns the NodeInfo of a node without Pods, for native tests.
 func NewNodeInfo(node core.Node) NodeInfo { return NodeInfo{&nodeInfo{node: node}} }
 
-// NewNodeInfoWith returns the NodeInfo of a node, for native tests.
-func NewNodeInfoWith(node core.Node, usage NodeUsage, images []ImageState, pods []core.Pod) NodeInfo {
-	return NodeInfo{&nodeInfo{node: node, more: &moreInfo{usage: usage, images: images, pods: pods, podCount: len(pods)}}}
+// With returns n with the usage, images and Pods of the node, for native tests.
+func (n NodeInfo) With(usage NodeUsage, images []ImageState, pods []core.Pod) NodeInfo {
+	return NodeInfo{&nodeInfo{node: n.Node(), more: &moreInfo{usage: usage, images: images, pods: pods, podCount: len(pods)}}}
 }
 
 // Node returns the Node object.

@@ -122,7 +122,7 @@ func TestEventsAreAskedForUntilThereAreSome(t *testing.T) {
 }
 
 func TestNativeNodeInfo(t *testing.T) {
-	n := NewNodeInfoWith(core.Node{}, NodeUsage{Requested: Resource{MilliCPU: 500, ScalarResources: []ScalarResource{{"example.com/gpu", 2}}}}, []ImageState{{Name: "web"}}, []core.Pod{{}, {}})
+	n := NewNodeInfo(core.Node{}).With(NodeUsage{Requested: Resource{MilliCPU: 500, ScalarResources: []ScalarResource{{"example.com/gpu", 2}}}}, []ImageState{{Name: "web"}}, []core.Pod{{}, {}})
 	if n.Usage().Requested.MilliCPU != 500 || n.Usage().Requested.Scalar("example.com/gpu") != 2 || n.Usage().Requested.Scalar("none") != 0 ||
 		n.NumPods() != 2 || len(n.Pods()) != 2 || n.ImageStates()[0].Name != "web" {
 		t.Errorf("got %+v", n.d.more)

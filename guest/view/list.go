@@ -194,14 +194,14 @@ const (
 	Fixed64
 )
 
-// Integer is the types of fields that are whole numbers.
-type Integer interface {
+// integer is the types of fields that are whole numbers.
+type integer interface {
 	~int32 | ~int64 | ~uint32 | ~uint64
 }
 
 // Ints returns the elements of a repeated whole number, in their order, packed or
 // not.
-func Ints[T Integer](v View, n uint32, kind NumberKind) []T {
+func Ints[T integer](v View, n uint32, kind NumberKind) []T {
 	return numbers(v, n, kind, func(bits uint64, v json.Value) T {
 		if v != nil {
 			return T(jsonInt64(v))

@@ -170,7 +170,7 @@ func Data(v Value) []byte {
 
 // Int returns a function that reads the value of a map, a whole number of the
 // kind.
-func Int[T Integer](kind NumberKind) func(Value) T {
+func Int[T integer](kind NumberKind) func(Value) T {
 	return func(v Value) T {
 		if v.JSON {
 			return T(jsonInt64(v.Raw))

@@ -14,11 +14,8 @@ type Error struct {
 	Err  error
 }
 
-// NewError returns an *[Error], which errors.Is and errors.As find err in. A plugin that receives
-// it, or an error that wraps it, gets the code beside the text.
-func NewError(code codes.Code, err error) error { return &Error{code, err} }
-
-// Errorf is [NewError] with the error of [fmt.Errorf].
+// Errorf returns an *[Error] with the error of [fmt.Errorf], which errors.Is and errors.As find. A
+// plugin that receives it, or an error that wraps it, gets the code beside the text.
 func Errorf(code codes.Code, format string, args ...any) error {
 	return &Error{code, fmt.Errorf(format, args...)}
 }

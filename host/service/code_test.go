@@ -49,7 +49,7 @@ func TestErrorsCarryTheirCodes(t *testing.T) {
 		text string // Of the code.
 	}{
 		{"no code", errors.New("no"), codes.Unknown, "Error"},
-		{"a code", service.NewError(codes.NotFound, errors.New("no")), codes.NotFound, "NotFound"},
+		{"a code", service.Errorf(codes.NotFound, "no"), codes.NotFound, "NotFound"},
 		{"the last code", service.Errorf(codes.Unauthenticated, "no"), codes.Unauthenticated, "Unauthenticated"},
 		{"unknown, said in words", service.Errorf(codes.Unknown, "no"), codes.Unknown, "Unknown"},
 		{"OK, which is an error all the same", service.Errorf(codes.OK, "no"), codes.Unknown, "Error"},

@@ -25,7 +25,7 @@ func TestScore(t *testing.T) {
 			state := sched.NewCycleState()
 			pod := schedtest.Pod(t, `spec: {containers: [{name: c, image: big}]}`)
 			state.Write(key, &wanted{images: []string{normalizedName("big")}, nodes: 1})
-			node := sched.NewNodeInfoWith(core.Node{}, sched.NodeUsage{}, test.images, nil)
+			node := sched.NewNodeInfo(core.Node{}).With(sched.NodeUsage{}, test.images, nil)
 			got, status := imageLocality{}.Score(state, pod, node)
 			if got != test.want || !status.IsSuccess() {
 				t.Errorf("got %d, %s, want %d", got, status, test.want)
