@@ -117,28 +117,21 @@ func (a *Applier) inspect(t Target) (found []Found) {
 	return found
 }
 
-// Throttling counts how often the processes of a cgroup have used up its quota.
-type Throttling struct {
-	// Periods is the number of periods in which any process ran, and Throttled the number of those
-	// in which processes had to wait. Waited is their waiting time, over all CPUs.
-	Periods, Throttled int64
-	Waited             time.Duration
-}
-
-// Throttling returns the throttling of a cgroup since its creation; ok is false if the kernel does
-// not report it.
-func (a *Applier) Throttling(cgroup string) (t Throttling, ok bool) {
+// Throttling returns how often the processes of a cgroup have used up its quota since its creation:
+// the number of periods in which any process ran, the number of those in which processes had to
+// wait, and their waiting time, over all CPUs. ok is false if the kernel does not report it.
+func (a *Applier) Throttling(cgroup string) (periods, throttled int64, waited time.Duration, ok bool) {
 	if checkCgroup(cgroup) != nil {
-		return t, false
+		return 0, 0, 0, false
 	}
 	dir, err := a.openDirectory("cpu", cgroup)
 	if err != nil {
-		return t, false
+		return 0, 0, 0, false
 	}
 	defer dir.close()
 	text, err := dir.read("cpu.stat", maxFile, nil)
 	if err != nil {
-		return t, false
+		return 0, 0, 0, false
 	}
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -148,16 +141,16 @@ func (a *Applier) Throttling(cgroup string) (t Throttling, ok bool) {
 		}
 		switch name {
 		case "nr_periods":
-			t.Periods, ok = n, true
+			periods, ok = n, true
 		case "nr_throttled":
-			t.Throttled = n
+			throttled = n
 		case "throttled_time": // v1
-			t.Waited = time.Duration(n)
+			waited = time.Duration(n)
 		case "throttled_usec": // v2
-			t.Waited = time.Duration(n) * time.Microsecond
+			waited = time.Duration(n) * time.Microsecond
 		}
 	}
-	return t, ok
+	return periods, throttled, waited, ok
 }
 
 // note records the reason that a value was refused.

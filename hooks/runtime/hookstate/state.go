@@ -250,8 +250,8 @@ func (s *Source) subject(of *hooks.Subject, path string, known facts.Facts) Subj
 		if subject.Missing = !applier.Exists(path); !subject.Missing {
 			found = s.cfg.Enforcer.Inspect(cgroup.Target{Cgroup: path, Level: of.Level, Resources: all})
 		}
-		if t, ok := applier.Throttling(path); ok {
-			subject.Throttling = &Throttling{t.Periods, t.Throttled, t.Waited.Seconds()}
+		if periods, throttled, waited, ok := applier.Throttling(path); ok {
+			subject.Throttling = &Throttling{periods, throttled, waited.Seconds()}
 		}
 	}
 	for field, key := range entries(all) {
