@@ -4,12 +4,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/host"
 )
 
@@ -66,15 +68,16 @@ func Describe(p Policy) Description {
 	case *unavailable:
 		d.Unavailable = p.reason
 	case *Plugin:
-		d.Version = p.version()
+		module := p.describe(rules.Match.Rules)
+		d.Version = module.version
 		if len(d.Rules) == 0 {
-			d.Rules = p.declaredRules()
+			d.Rules = module.rules
 		}
 	case *Group:
 		d.Version = p.version()
 		for _, member := range p.members {
 			if len(rules.Match.Rules) == 0 {
-				d.Rules = append(d.Rules, member.declaredRules()...)
+				d.Rules = append(d.Rules, member.describe(rules.Match.Rules).rules...)
 			}
 		}
 	}
@@ -100,12 +103,37 @@ func (d *Description) Matches(operation admissionv1.Operation, resource schema.G
 	return false, nil
 }
 
-// declaredRules returns the rules declared by the module, none if they are invalid.
-func (p *Plugin) declaredRules() (rules []admissionregistrationv1.RuleWithOperations) {
+// described is the part of a description that depends on a plugin's module, computed once for each
+// module.
+type described struct {
+	digest   string
+	asked    []admissionregistrationv1.RuleWithOperations // The rules that warnings compare with.
+	version  string
+	rules    []admissionregistrationv1.RuleWithOperations
+	warnings []string
+}
+
+// describe describes the current module. Rules are those of the plugin, or of its group.
+func (p *Plugin) describe(rules []admissionregistrationv1.RuleWithOperations) *described {
+	digest := p.Digest()
+	if d := p.described.Load(); d != nil && d.digest == digest && len(d.asked) == len(rules) && (len(rules) == 0 || &d.asked[0] == &rules[0]) {
+		return d
+	}
+	d := &described{digest: digest, asked: rules, version: p.version(digest)}
 	declared, err := p.declared()
 	if err != nil {
-		return nil
+		d.warnings = []string{fmt.Sprintf("the module's declaration of its requests is invalid: %v", err)}
+	} else {
+		d.rules, d.warnings = rulesOf(declared), mismatches(declared, rules)
 	}
+	if p.Digest() == digest { // The module may have changed in between.
+		p.described.Store(d)
+	}
+	return d
+}
+
+// rulesOf returns the rules that a module declares in the form of a configuration.
+func rulesOf(declared []metadata.Rule) (rules []admissionregistrationv1.RuleWithOperations) {
 	for _, d := range declared {
 		rule := admissionregistrationv1.RuleWithOperations{Rule: admissionregistrationv1.Rule{
 			APIGroups: d.APIGroups, APIVersions: d.APIVersions, Resources: d.Resources,
@@ -118,17 +146,17 @@ func (p *Plugin) declaredRules() (rules []admissionregistrationv1.RuleWithOperat
 	return rules
 }
 
-// version returns a digest of everything that decides verdicts.
-func (p *Plugin) version() string {
+// version returns a digest of everything that decides verdicts, for a module's digest.
+func (p *Plugin) version(digest string) string {
 	cfg := p.cfg
 	cfg.Mode, cfg.Order, cfg.FailurePolicy, cfg.CircuitBreaker, cfg.Record = "", 0, "", host.CircuitBreaker{}, nil
-	return digestOf(p.Digest(), cfg)
+	return digestOf(digest, cfg)
 }
 
 func (g *Group) version() string {
 	of := []any{g.expression.Names(), g.cfg.Expression, g.cfg.Message, g.cfg.Match}
 	for _, member := range g.members {
-		of = append(of, member.version())
+		of = append(of, member.describe(g.cfg.Match.Rules).version)
 	}
 	return digestOf(of...)
 }

@@ -15,7 +15,7 @@ import (
 func matchWarnings(p Policy) []string {
 	switch p := inner(p).(type) {
 	case *Plugin:
-		all := p.matchWarnings(p.cfg.Match.Rules)
+		all := slices.Clip(p.describe(p.cfg.Match.Rules).warnings)
 		if p.validates() {
 			all = append(all, passedBy(p.cfg.Match.Rules)...)
 		}
@@ -23,7 +23,7 @@ func matchWarnings(p Policy) []string {
 	case *Group:
 		var all []string
 		for i, name := range p.expression.Names() {
-			for _, warning := range p.members[i].matchWarnings(p.cfg.Match.Rules) {
+			for _, warning := range p.members[i].describe(p.cfg.Match.Rules).warnings {
 				all = append(all, "member "+name+": "+warning)
 			}
 		}
@@ -62,12 +62,8 @@ func passedBy(rules []admissionregistrationv1.RuleWithOperations) (warnings []st
 	return warnings
 }
 
-// matchWarnings compares rules with those that the module declares.
-func (p *Plugin) matchWarnings(rules []admissionregistrationv1.RuleWithOperations) []string {
-	declared, err := p.declared()
-	if err != nil {
-		return []string{fmt.Sprintf("the module's declaration of its requests is invalid: %v", err)}
-	}
+// mismatches compares rules with those that a module declares.
+func mismatches(declared []metadata.Rule, rules []admissionregistrationv1.RuleWithOperations) []string {
 	if len(declared) == 0 {
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/testkit/race"
 )
 
 // withSection returns a module with a custom section at its end.
@@ -118,4 +120,52 @@ func TestMatchThatDiffersFromWhatTheModuleIsFor(t *testing.T) {
 			t.Errorf("warnings are %s\nwant %s", got, want)
 		}
 	})
+}
+
+// A description costs little once it is known, and changes with the module and with the rules of a group.
+func TestDescribeFollowsTheModule(t *testing.T) {
+	plain, err := os.ReadFile(rulebreaker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "p.wasm")
+	put := func(operations ...string) {
+		t.Helper()
+		module, err := metadata.Add(plain, &metadata.Metadata{ABI: 1, Matches: []metadata.Rule{{Operations: operations, APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, module, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("CREATE")
+	p := load(t, admission.PluginConfig{Config: host.Config{Name: "p", Module: host.ModuleConfig{Source: host.File(file)}}})
+	first := admission.Describe(p)
+	if n := testing.AllocsPerRun(100, func() { admission.Describe(p) }); n > 1 && !race.Enabled {
+		t.Errorf("%v allocations of a description that is known, want 1 at most", n)
+	}
+	put("CREATE", "DELETE")
+	if err := p.Guest().Swap(t.Context(), host.File(file), ""); err != nil {
+		t.Fatal(err)
+	}
+	second := admission.Describe(p)
+	if len(second.Rules) != 1 || len(second.Rules[0].Operations) != 2 || second.Version == first.Version {
+		t.Errorf("after another module: rules %v, version %s, was %s", second.Rules, second.Version, first.Version)
+	}
+	for _, test := range []struct{ operations, want string }{
+		{"CREATE", "member p: match leaves out what the module is for: DELETE secrets.v1"},
+		{"CREATE,DELETE", ""},
+		{"DELETE", "member p: match leaves out what the module is for: CREATE secrets.v1"},
+	} {
+		cfg := admission.GroupConfig{Name: "g", Members: map[string]*admission.Plugin{"p": p}, Expression: "p()", Message: "no"}
+		cfg.Match.Rules = []arv1.RuleWithOperations{rule(test.operations, "", "v1", "secrets")}
+		g, err := admission.NewGroup(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(admission.Describe(g).MatchWarnings, "|"); got != test.want {
+			t.Errorf("group for %s: warnings are %q\nwant %q", test.operations, got, test.want)
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,6 +47,7 @@ type Plugin struct {
 	// seals is set if the guest may know an object that is entirely confidential.
 	seals bool
 
+	described  atomic.Pointer[described]
 	runtime    *host.Runtime
 	background background
 }

@@ -45,23 +45,27 @@ func (l lastModules) last(key string) string      { return filepath.Join(l.dir, 
 // put keeps a module, and as the last one of a key, unless that is empty.
 func (l lastModules) put(key, digest string, module []byte) error {
 	name := l.module(digest)
-	if info, err := os.Stat(name); err == nil && info.Size() == int64(len(module)) {
+	info, err := os.Stat(name)
+	trim := err != nil || info.Size() != int64(len(module))
+	if !trim {
 		diskcache.Use(name, info)
 	} else if err := diskcache.Write(name, module); err != nil {
 		return err
 	}
-	if name = l.last(key); key == "" {
-		_, err := diskcache.Trim(l.max, l.dir)
-		return err
-	}
-	if was, err := readLast(name); err != nil || was != digest {
-		if err := diskcache.Write(name, []byte(digest)); err != nil {
+	if key != "" {
+		name = l.last(key)
+		was, err := readLast(name)
+		if info, statErr := os.Stat(name); err == nil && statErr == nil && was == digest {
+			diskcache.Use(name, info)
+		} else if err := diskcache.Write(name, []byte(digest)); err != nil {
 			return err
 		}
-	} else if info, err := os.Stat(name); err == nil {
-		diskcache.Use(name, info)
+		trim = trim || err != nil
 	}
-	_, err := diskcache.Trim(l.max, l.dir)
+	if !trim { // The directory holds what it held before.
+		return nil
+	}
+	_, err = diskcache.Trim(l.max, l.dir)
 	return err
 }
 

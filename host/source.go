@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -98,7 +100,7 @@ func (s fetchedSource) Fetch(context.Context) ([]byte, error) { return s.module,
 func (s fetchedSource) String() string { return s.from }
 
 // File returns the source of a module in a file, as it is or compressed by gzip, which is read
-// anew for each load. It is a [Watcher].
+// anew for each load. It is a [Watcher] and a [ConditionalSource].
 //
 // Replace the file by renaming another over it, as kubelet does for mounted
 // ConfigMaps: one that is written in place may be read half written.
@@ -114,30 +116,46 @@ func (s fileSource) Fetch(ctx context.Context) ([]byte, error) {
 	return unpack(module)
 }
 
+// FetchUnless implements [ConditionalSource]. The revision is the SHA-256 of the file, so that checks of
+// a file that is the same allocate no memory for it.
+func (s fileSource) FetchUnless(ctx context.Context, revision string) (module []byte, current string, err error) {
+	if revision != "" {
+		if current, err = sumFile(ctx, string(s)); err != nil || current == revision {
+			return nil, current, err
+		}
+	}
+	file, err := readModuleFile(ctx, string(s))
+	if err != nil {
+		return nil, "", err
+	}
+	module, err = unpack(file)
+	return module, digestOf(file), err
+}
+
+// sumFile returns the SHA-256 of a file, in lower-case hexadecimal.
+func sumFile(ctx context.Context, name string) (string, error) {
+	f, _, err := openModuleFile(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.LimitReader(f, wasmbin.MaxModuleBytes+1)); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
 // readModuleFile reads a file of at most wasmbin.MaxModuleBytes.
 func readModuleFile(ctx context.Context, s string) ([]byte, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	// Opening a pipe would wait for a writer even after ctx has ended.
-	info, err := os.Stat(s)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("read %s: mode is %s, want a regular file", s, info.Mode())
-	}
-	if info.Size() > wasmbin.MaxModuleBytes {
-		return nil, fmt.Errorf("read %s: file has %d bytes, more than %d", s, info.Size(), wasmbin.MaxModuleBytes)
-	}
-	f, err := os.Open(s)
+	f, size, err := openModuleFile(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	// The file may have grown since. With room for all of it no memory is allocated and freed on
 	// the way, which would be four times as much.
-	module := bytes.NewBuffer(make([]byte, 0, info.Size()+bytes.MinRead))
+	module := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
 	if _, err := module.ReadFrom(io.LimitReader(f, wasmbin.MaxModuleBytes+1)); err != nil {
 		return nil, err
 	}
@@ -145,6 +163,26 @@ func readModuleFile(ctx context.Context, s string) ([]byte, error) {
 		return nil, fmt.Errorf("read %s: file has more than %d bytes", s, wasmbin.MaxModuleBytes)
 	}
 	return module.Bytes(), nil
+}
+
+// openModuleFile opens a file that has at most wasmbin.MaxModuleBytes, its size, by now.
+func openModuleFile(ctx context.Context, s string) (f *os.File, size int64, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, 0, err
+	}
+	// Opening a pipe would wait for a writer even after ctx has ended.
+	info, err := os.Stat(s)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, 0, fmt.Errorf("read %s: mode is %s, want a regular file", s, info.Mode())
+	}
+	if info.Size() > wasmbin.MaxModuleBytes {
+		return nil, 0, fmt.Errorf("read %s: file has %d bytes, more than %d", s, info.Size(), wasmbin.MaxModuleBytes)
+	}
+	f, err = os.Open(s)
+	return f, info.Size(), err
 }
 
 func (s fileSource) String() string { return string(s) }

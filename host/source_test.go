@@ -1,12 +1,14 @@
 package host_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -106,5 +108,47 @@ func remove(t testing.TB, path string) {
 	t.Helper()
 	if err := os.RemoveAll(path); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A file that is followed is read at each check, whose memory is not that of the module.
+func TestChecksOfAFileTakeLittleMemory(t *testing.T) {
+	const size, checks = 8 << 20, 20
+	name := filepath.Join(t.TempDir(), "module.wasm")
+	content := make([]byte, size)
+	put := func() {
+		t.Helper()
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put()
+	source := host.File(name).(host.ConditionalSource)
+	module, revision, err := source.FetchUnless(t.Context(), "")
+	if err != nil || !bytes.Equal(module, content) || revision == "" {
+		t.Fatalf("FetchUnless returned %d bytes, revision %q, %v", len(module), revision, err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range checks {
+		if module, current, err := source.FetchUnless(t.Context(), revision); err != nil || module != nil || current != revision {
+			t.Fatalf("FetchUnless of the same file returned %d bytes, revision %q, %v", len(module), current, err)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if took := (after.TotalAlloc - before.TotalAlloc) / checks; took > size/16 {
+		t.Errorf("a check allocates %d bytes for a file of %d", took, size)
+	}
+	content[size/2]++
+	put()
+	module, changed, err := source.FetchUnless(t.Context(), revision)
+	if err != nil || !bytes.Equal(module, content) || changed == revision {
+		t.Errorf("FetchUnless of another file of the same size returned %d bytes, revision %q, was %q, %v", len(module), changed, revision, err)
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	if module, _, err := source.FetchUnless(t.Context(), changed); !errors.Is(err, os.ErrNotExist) || module != nil {
+		t.Errorf("FetchUnless of a file that is gone returned %d bytes, %v", len(module), err)
 	}
 }
