@@ -78,7 +78,8 @@
 //
 // queuesort puts the Pod whose label "order" is the smaller one, byte by byte,
 // first; a Pod without it has the empty one. Of two with the same label the one
-// that came later is first, and of two that came at the same time none.
+// that was tried less often is first, then the one that was first to be tried
+// earlier, then the one that came later, and of two that came at the same time none.
 //
 // eventstoregister registers for four events, in this order: Add and
 // UpdateNodeLabel of Node, with a hint; Delete of AssignedPod, with a hint; Add of

@@ -2398,6 +2398,18 @@ KW_INLINE core_Node kw_node(uint64_t ref) { return (core_Node){kw_by_ref(ref, KW
     return kw_point_queuesort(kw_pod(a), kw_pod(b), at, bt);                                     \
   }                                                                                              \
   static int kw_point_queuesort(core_Pod first, core_Pod second, int64_t first_time, int64_t second_time)
+// KW_QUEUESORT_BY is KW_QUEUESORT with all that the scheduler knows of two Pods in the queue: when each
+// was last queued and when it was first queued to be tried, 0 if it was not yet, and how many times it
+// was tried.
+typedef struct { core_Pod pod; int64_t time, first_attempt, attempts; } kw_queued;
+#define KW_QUEUESORT_BY(first, second)                                                           \
+  KW_IMPLEMENTS(queuesort)                                                                       \
+  static int kw_point_queuesort(kw_queued first, kw_queued second);                              \
+  KW_EXPORT("queuesort") int32_t kw_export_queuesort(uint64_t a, uint64_t b, int64_t at, int64_t bt, int64_t af, int64_t bf, int64_t an, int64_t bn) { \
+    kw_begin();                                                                                  \
+    return kw_point_queuesort((kw_queued){kw_pod(a), at, af, an}, (kw_queued){kw_pod(b), bt, bf, bn}); \
+  }                                                                                              \
+  static int kw_point_queuesort(kw_queued first, kw_queued second)
 // KW_EVENTS lists the events that may make Pods schedulable: KW_EVENT(resource, actions). With
 // KW_HINT among the actions queueinghint is asked, with KW_PREHINT prequeueinghint.
 #define KW_EVENTS(...)                                                                           \
