@@ -518,8 +518,9 @@ function names(n: u32): string[] {
 }
 
 /**
- * snapshotNodeNames returns the names of the nodes of the call: in preFilter and postFilter all
- * that the scheduler knows. Only functions that are not about one node may call it.
+ * snapshotNodeNames returns the names of the nodes of the call: in preFilter, postFilter, reserve and
+ * permit all that the scheduler knows. Only functions up to permit that are not about one node may call
+ * it.
  */
 export function snapshotNodeNames(): string[] {
   host.begin();
