@@ -493,25 +493,29 @@ fn is_of_pod(name: &str) -> bool {
     name == "cpu" || name == "memory" || name.starts_with("hugepages-")
 }
 
+/// The QoS classes, and the indexes of two of them.
+const CLASSES: [&str; 3] = ["BestEffort", "Guaranteed", "Burstable"];
+const BEST_EFFORT: usize = 0;
+const BURSTABLE: usize = 2;
+
 /// Returns the QoS class of a Pod with these requirements alone.
-fn class_of(r: ResourceRequirements<'_>) -> &'static str {
+fn class_of(r: ResourceRequirements<'_>) -> usize {
     let class = |name: &str| {
         let request = r.requests().get(name).unwrap_or_default();
         match r.limits().get(name).unwrap_or_default() == request {
-            false => "Burstable",
-            true if request.is_zero() => "BestEffort",
-            true => "Guaranteed",
+            false => BURSTABLE,
+            true => !request.is_zero() as usize,
         }
     };
     common_class(class("cpu"), class("memory"))
 }
 
 /// Returns the QoS class of two parts of a Pod.
-fn common_class(a: &'static str, b: &'static str) -> &'static str {
+fn common_class(a: usize, b: usize) -> usize {
     if a == b {
         a
     } else {
-        "Burstable"
+        BURSTABLE
     }
 }
 
@@ -554,10 +558,10 @@ impl<'a> Pod<'a> {
         }
         let spec = self.spec();
         if let Some(r) = spec.resources().filter(|r| r.requests().iter().chain(r.limits().iter()).any(|(name, _)| is_of_pod(name))) {
-            return class_of(r);
+            return CLASSES[class_of(r)];
         }
         let containers = spec.init_containers().iter().chain(spec.containers());
-        containers.map(|c| class_of(c.resources())).reduce(common_class).unwrap_or("BestEffort")
+        CLASSES[containers.map(|c| class_of(c.resources())).reduce(common_class).unwrap_or(BEST_EFFORT)]
     }
 
     /// Returns the ports that the Pod takes on its node: those with a host port of sidecars and
