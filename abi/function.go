@@ -141,7 +141,7 @@ type Signature struct {
 // functions is indexed by Function. An entry without a name is reserved.
 var functions = [64]Signature{
 	PreEnqueue:              {"preenqueue", KindScheduler, []ValueType{I64}, []ValueType{I32}, 0},
-	QueueSort:               {"queuesort", KindScheduler, []ValueType{I64, I64, I64, I64}, []ValueType{I32}, 0},
+	QueueSort:               {"queuesort", KindScheduler, []ValueType{I64, I64, I64, I64, I64, I64, I64, I64}, []ValueType{I32}, 4},
 	EventsToRegister:        {"eventstoregister", KindScheduler, nil, []ValueType{I32}, 0},
 	QueueingHint:            {"queueinghint", KindScheduler, []ValueType{I32, I64, I64, I64}, []ValueType{I64}, 0},
 	PreFilter:               {"prefilter", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}, 0},

@@ -124,8 +124,12 @@ type WaitingPod interface {
 // Queued is a Pod in the queue, or the first Pod of a group.
 type Queued struct {
 	Pod       *corev1.Pod // nil if there is none.
-	Timestamp time.Time   // When it came.
+	Timestamp time.Time   // When it was last queued.
 	Priority  int32
+	// InitialAttemptTimestamp is when it was first queued to be tried, nil if it was not yet, and
+	// Attempts the number of times it was tried.
+	InitialAttemptTimestamp *time.Time
+	Attempts                int
 }
 
 // Event is a cluster event that a guest registers for, after which the Pods that the guest refused

@@ -68,7 +68,7 @@ func during(inst *host.Instance, functions abi.Mask) *instance {
 var (
 	scores    = abi.MaskOf(abi.Score, abi.ScorePlacement)
 	scored    = abi.MaskOf(abi.NormalizeScore, abi.NormalizePlacementScore)
-	withRefs  = abi.MaskOf(abi.PreFilter, abi.PreScore, abi.PostFilter, abi.PodGroupPostFilter, abi.GeneratePlacements)
+	withRefs  = abi.MaskOf(abi.PreFilter, abi.PreScore, abi.PostFilter, abi.Reserve, abi.Permit, abi.PodGroupPostFilter, abi.GeneratePlacements)
 	withNodes = scored | withRefs
 	withName  = abi.MaskOf(abi.Reserve, abi.Unreserve, abi.Permit, abi.PreBindPreFlight, abi.PreBind, abi.Bind, abi.PostBind)
 	withGroup = abi.MaskOf(abi.PodGroupPostFilter, abi.GeneratePlacements, abi.ScorePlacement, abi.NormalizePlacementScore)

@@ -141,8 +141,17 @@ func (p *Plugin) compare(a, b Queued) (int, error) {
 	defer p.leave(inst, i)
 	ctx.run()
 	i.call = call{pod: x, other: y}
-	order, err := inst.Call(ctx, abi.QueueSort, uint64(x.Ref), uint64(y.Ref), uint64(a.Timestamp.UnixNano()), uint64(b.Timestamp.UnixNano()))
+	order, err := inst.Call(ctx, abi.QueueSort, uint64(x.Ref), uint64(y.Ref), uint64(a.Timestamp.UnixNano()), uint64(b.Timestamp.UnixNano()),
+		firstQueued(a), firstQueued(b), uint64(a.Attempts), uint64(b.Attempts))
 	return int(int32(uint32(order))), err
+}
+
+// firstQueued returns the initial attempt timestamp in nanoseconds since 1970, 0 if there is none.
+func firstQueued(q Queued) uint64 {
+	if q.InitialAttemptTimestamp == nil {
+		return 0
+	}
+	return uint64(q.InitialAttemptTimestamp.UnixNano())
 }
 
 func comparePods(a, b *corev1.Pod) int {

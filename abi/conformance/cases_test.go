@@ -156,10 +156,13 @@ type QueueSortStep struct {
 	Want []string    `json:"want"`
 }
 
-// QueuedPod is a Pod with the second since 1970 in which it came.
+// QueuedPod is a Pod with the second since 1970 in which it came, that in which it was first to be
+// tried, 0 if it was not yet, and how many times it was tried.
 type QueuedPod struct {
 	Object
-	Second int64 `json:"second"`
+	Second   int64 `json:"second"`
+	First    int64 `json:"first,omitempty"`
+	Attempts int   `json:"attempts,omitempty"`
 }
 
 // ClusterEvent is an event that must be registered: the name of the resource, the

@@ -78,7 +78,8 @@
 //
 // queuesort puts the Pod whose label "order" is the smaller one, byte by byte,
 // first; a Pod without it has the empty one. Of two with the same label the one
-// that came later is first, and of two that came at the same time none.
+// that was tried less often is first, then the one that was first to be tried
+// earlier, then the one that came later, and of two that came at the same time none.
 //
 // eventstoregister registers for four events, in this order: Add and
 // UpdateNodeLabel of Node, with a hint; Delete of AssignedPod, with a hint; Add of
@@ -109,6 +110,8 @@
 // eventstoregister registers for Add of Node, without a hint, and for Add and any update of
 // example.com/v1/things, with one. queueinghint tries a Pod again if the new object is JSON that
 // contains "for":"N", N being the Pod's name. permit activates the Pods shop/a and bank/b.
+// filter refuses each node with the QoS class of the Pod and, after a space each, thousandths of what it
+// requests of cpu, memory, hugepages-2Mi and example.com/gpu, which is no function of the ABI.
 // score returns a hundred times the value of load with the name of the node, or 50 without one. prebind
 // looks up the thing with the Pod's name in the namespace shop. If there is none it awaits it for 600
 // seconds and returns Wait with the reason "no thing N". Otherwise it applies the annotations

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	componentresource "k8s.io/component-helpers/resource"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
@@ -140,6 +142,68 @@ func TestNamedEffects(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"things shop/web map[example.com/a:\"ä example.com/by:web] ", `things shop/web map[] {"phase":"Bound"}`}, applied); diff != "" {
 			t.Errorf("applied (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestNamedResources holds that guests compute the QoS class and the requests of a Pod as Kubernetes does:
+// the class, and thousandths of four resources.
+func TestNamedResources(t *testing.T) {
+	run(t, "named", func(t *testing.T, rt *host.Runtime, guest string) {
+		p, err := sched.Load(t.Context(), rt, sched.PluginConfig{
+			Objects: []host.ObjectGrant{{Resource: "example.com/v1/things"}},
+			Config:  host.Config{Name: "named", Module: host.ModuleConfig{File: guest}, Grants: []string{sched.GrantActivate, sched.GrantApply}},
+		}, framework.Of(&framework.Handle{Informers: framework.NewInformers()}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close(context.WithoutCancel(t.Context()))
+		const (
+			none   = "{name: n}"
+			equal  = "{name: e, resources: {requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 1000m, memory: 1024Mi}}}"
+			part   = "{name: p, resources: {requests: {cpu: 500m}}}"
+			gpu    = "{name: g, resources: {requests: {example.com/gpu: 2}, limits: {example.com/gpu: 2}}}"
+			large  = "{name: l, resources: {requests: {cpu: 3}}}"
+			beside = "{name: s, restartPolicy: Always, resources: {requests: {cpu: 200m, example.com/gpu: 1}}}"
+		)
+		for name, test := range map[string]struct{ pod, want string }{
+			"nothing":                        {"spec: {containers: [" + none + "]}", "BestEffort 0 0 0 0"},
+			"no containers":                  {"spec: {}", "BestEffort 0 0 0 0"},
+			"limits that are the requests":   {"spec: {containers: [" + equal + "]}", "Guaranteed 1000 1073741824000 0 0"},
+			"one container without any":      {"spec: {containers: [" + equal + ", " + none + "]}", "Burstable 1000 1073741824000 0 0"},
+			"requests without limits":        {"spec: {containers: [" + part + "]}", "Burstable 500 0 0 0"},
+			"other resources":                {"spec: {containers: [" + gpu + "]}", "BestEffort 0 0 0 2000"},
+			"zeros":                          {"spec: {containers: [{name: z, resources: {requests: {cpu: 0}, limits: {memory: 0}}}]}", "BestEffort 0 0 0 0"},
+			"cpu alone, equal":               {"spec: {containers: [{name: c, resources: {requests: {cpu: 1}, limits: {cpu: 1}}}]}", "Burstable 1000 0 0 0"},
+			"an init container with more":    {"spec: {initContainers: [" + large + "], containers: [" + part + "]}", "Burstable 3000 0 0 0"},
+			"an init container without any":  {"spec: {initContainers: [" + none + "], containers: [" + equal + "]}", "Burstable 1000 1073741824000 0 0"},
+			"a sidecar before an init":       {"spec: {initContainers: [" + beside + ", " + large + "], containers: [" + part + "]}", "Burstable 3200 0 0 1000"},
+			"a sidecar after an init":        {"spec: {initContainers: [" + large + ", " + beside + "], containers: [" + part + "]}", "Burstable 3000 0 0 1000"},
+			"a sidecar beside more":          {"spec: {initContainers: [" + beside + "], containers: [" + large + "]}", "Burstable 3200 0 0 1000"},
+			"overhead":                       {"spec: {overhead: {cpu: 250m, example.com/gpu: 1}, containers: [" + equal + "]}", "Guaranteed 1250 1073741824000 0 1000"},
+			"the Pod as a whole":             {"spec: {resources: {requests: {cpu: 2}}, containers: [" + equal + "]}", "Burstable 2000 1073741824000 0 0"},
+			"the Pod as a whole, guaranteed": {"spec: {resources: {requests: {cpu: 2, memory: 1}, limits: {cpu: 2, memory: 1}}, containers: [" + none + "]}", "Guaranteed 2000 1000 0 0"},
+			"the Pod as a whole, huge pages": {"spec: {resources: {requests: {hugepages-2Mi: 2Mi}, limits: {hugepages-2Mi: 2Mi}}, containers: [" + part + "]}", "BestEffort 500 0 2097152000 0"},
+			"the Pod as a whole, nothing":    {"spec: {resources: {}, containers: [" + part + "]}", "Burstable 500 0 0 0"},
+			"the class of the status":        {"spec: {containers: [" + part + "]}, status: {qosClass: Guaranteed}", "Guaranteed 500 0 0 0"},
+		} {
+			pod := &corev1.Pod{}
+			if err := yaml.UnmarshalStrict([]byte("{metadata: {namespace: shop, name: p, uid: p}, "+test.pod+"}"), pod); err != nil {
+				t.Fatal(err)
+			}
+			status := p.Filter(p.Begin(pod), framework.NewNodeInfo(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "n1"}}))
+			if got := status.Message(); got != test.want {
+				t.Errorf("%s: got %q, want %q", name, got, test.want)
+			}
+			requests := componentresource.PodRequests(pod, componentresource.PodResourcesOptions{})
+			want := test.want[:strings.Index(test.want, " ")]
+			for _, name := range []corev1.ResourceName{"cpu", "memory", "hugepages-2Mi", "example.com/gpu"} {
+				amount := requests[name]
+				want += fmt.Sprint(" ", amount.MilliValue())
+			}
+			if want != test.want {
+				t.Errorf("%s: Kubernetes has %q, the table %q", name, want, test.want)
+			}
 		}
 	})
 }

@@ -84,7 +84,12 @@ func queue(t *testing.T, p *sched.Plugin, c QueueCase) {
 	case c.QueueSort != nil:
 		var list []sched.Queued
 		for _, pod := range c.QueueSort.Pods {
-			list = append(list, sched.Queued{Pod: podOf(pod.Object), Timestamp: time.Unix(pod.Second, 0)})
+			q := sched.Queued{Pod: podOf(pod.Object), Timestamp: time.Unix(pod.Second, 0), Attempts: pod.Attempts}
+			if pod.First != 0 {
+				first := time.Unix(pod.First, 0)
+				q.InitialAttemptTimestamp = &first
+			}
+			list = append(list, q)
 		}
 		// Every pair is asked about, both ways.
 		position := func(q sched.Queued) int { return slices.Index(c.QueueSort.Want, q.Pod.Name) }

@@ -518,8 +518,9 @@ function names(n: u32): string[] {
 }
 
 /**
- * snapshotNodeNames returns the names of the nodes of the call: in preFilter and postFilter all
- * that the scheduler knows. Only functions that are not about one node may call it.
+ * snapshotNodeNames returns the names of the nodes of the call: in preFilter, postFilter, reserve and
+ * permit all that the scheduler knows. Only functions up to permit that are not about one node may call
+ * it.
  */
 export function snapshotNodeNames(): string[] {
   host.begin();
@@ -590,8 +591,12 @@ export class NodeInfos {
 /** QueuedPod is a Pod in the queue; of a group of Pods, the first. */
 @final
 export class QueuedPod {
-  /** timestamp is when the Pod was queued, in nanoseconds since 1970. */
-  constructor(public pod: Pod, public timestamp: i64) {}
+  /**
+   * timestamp is when the Pod was last queued, and initialAttemptTimestamp when it was first queued to
+   * be tried, in nanoseconds since 1970: that stays the same however often the Pod is refused, and is 0
+   * if it was not yet. attempts is how many times it was tried. For a group they are those of the group.
+   */
+  constructor(public pod: Pod, public timestamp: i64, public initialAttemptTimestamp: i64, public attempts: i64) {}
 }
 
 /** EventResource is what an event is about. */
@@ -1074,10 +1079,10 @@ export function preenqueue<P>(p: P, pod: u64): i32 {
   return finish(p.preEnqueue(podOf(pod)));
 }
 
-export function queuesort<P>(p: P, first: u64, second: u64, firstTime: i64, secondTime: i64): i32 {
+export function queuesort<P>(p: P, first: u64, second: u64, firstTime: i64, secondTime: i64, firstAttempt: i64, secondAttempt: i64, firstAttempts: i64, secondAttempts: i64): i32 {
   calls++;
-  const a = new QueuedPod(view.byRef<Pod>(first, view.PARTS), firstTime);
-  const b = new QueuedPod(view.byRef<Pod>(second, view.PARTS), secondTime);
+  const a = new QueuedPod(view.byRef<Pod>(first, view.PARTS), firstTime, firstAttempt, firstAttempts);
+  const b = new QueuedPod(view.byRef<Pod>(second, view.PARTS), secondTime, secondAttempt, secondAttempts);
   const order = p.less(a, b) ? -1 : p.less(b, a) ? 1 : 0;
   leave();
   return order;

@@ -3,7 +3,7 @@
 // k8s.io/component-helpers.
 
 import { LabelSelector } from "./api/meta";
-import { Container, ContainerPort, Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, PreferredSchedulingTerm, Taint, Toleration, TopologySpreadConstraint } from "./api/core";
+import { Container, ContainerPort, Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, PreferredSchedulingTerm, ResourceRequirements, Taint, Toleration, TopologySpreadConstraint } from "./api/core";
 import { MessageMap, StringMap } from "./view";
 import { Quantity } from "./values";
 import * as view from "./view";
@@ -448,7 +448,7 @@ export function podRequests(pod: Pod): Map<string, Quantity> {
   const whole = spec.resources.requests;
   const names = whole.keys();
   for (let i = 0; i < names.length; i++) {
-    if (names[i] == "cpu" || names[i] == "memory" || names[i].startsWith("hugepages-")) sum.set(names[i], whole.get(names[i]));
+    if (isOfPod(names[i])) sum.set(names[i], whole.get(names[i]));
   }
   addAll(sum, spec.overhead);
   return sum;
@@ -470,6 +470,43 @@ function raise(amounts: Map<string, Quantity>, others: Map<string, Quantity>): v
     const amount = others.get(names[i]);
     if (!amounts.has(names[i]) || amount.compareTo(amounts.get(names[i])) > 0) amounts.set(names[i], amount);
   }
+}
+
+/**
+ * qosClass returns the QoS class of a Pod: that of its status, which the API server sets, or else the
+ * one that Kubernetes computes of its resources: Guaranteed, Burstable or BestEffort.
+ */
+export function qosClass(pod: Pod): string {
+  let c = pod.status.qosClass;
+  if (c.length != 0) return c;
+  const spec = pod.spec;
+  if (spec.resources.requests.keys().some(isOfPod) || spec.resources.limits.keys().some(isOfPod)) return classOf(spec.resources);
+  const containers = spec.initContainers.concat(spec.containers);
+  for (let i = 0; i < containers.length; i++) c = commonClass(c, classOf(containers[i].resources));
+  return or(c, "BestEffort");
+}
+
+/** isOfPod reports whether a resource may be that of a Pod as a whole. */
+function isOfPod(name: string): bool {
+  return name == "cpu" || name == "memory" || name.startsWith("hugepages-");
+}
+
+/** classOf returns the QoS class of a Pod with these requirements alone. */
+function classOf(r: ResourceRequirements): string {
+  let c = "";
+  for (let i = 0; i < 2; i++) {
+    const name = i == 0 ? "cpu" : "memory";
+    const zero = Quantity.of("0");
+    const request = r.requests.has(name) ? r.requests.get(name) : zero;
+    const limit = r.limits.has(name) ? r.limits.get(name) : zero;
+    c = commonClass(c, request.compareTo(limit) != 0 ? "Burstable" : request.compareTo(zero) == 0 ? "BestEffort" : "Guaranteed");
+  }
+  return c;
+}
+
+/** commonClass returns the QoS class of two parts of a Pod, of which the first may be empty. */
+function commonClass(a: string, b: string): string {
+  return a.length == 0 || a == b ? b : "Burstable";
 }
 
 /** isSidecar reports whether an init container runs as long as the Pod does. */

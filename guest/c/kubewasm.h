@@ -1954,6 +1954,60 @@ KW_INLINE bool kw_term_matches(core_NodeSelectorTerm term, core_Node node) {
   return met && requirements;
 }
 
+// kw_pod_request returns the amount of a resource that a Pod requests of a node, as the scheduler
+// computes it for a Pod that it has to place: that of the containers or, if it is more, that of an init
+// container with the sidecars before it; in place of that the request of the Pod as a whole; and its
+// overhead.
+KW_INLINE kw_quantity kw_container_request(core_Container c, kw_str name) {
+  kw_quantity q;
+  kw_lookup_quantity(core_ResourceRequirements_requests(core_Container_resources(c)), name, &q);
+  return q;
+}
+KW_INLINE bool kw_of_pod(kw_str name) { return kw_equal(name, "cpu") || kw_equal(name, "memory") || kw_starts(name, "hugepages-"); }
+KW_INLINE kw_quantity kw_pod_request_of(core_Pod pod, kw_str name) {
+  core_PodSpec spec = core_Pod_spec(pod);
+  kw_quantity sum = {0, 0}, sidecars = {0, 0}, peak = {0, 0}, of;
+  KW_EACH(core_Container, c, core_PodSpec_containers(spec)) sum = kw_quantity_add(sum, kw_container_request(c, name));
+  KW_EACH(core_Container, c, core_PodSpec_initContainers(spec)) {
+    of = kw_container_request(c, name);
+    kw_quantity together = kw_quantity_add(sidecars, of);
+    if (kw_quantity_compare(together, peak) > 0) peak = together;
+    if (kw_equal(core_Container_restartPolicy(c), "Always")) sum = kw_quantity_add(sum, of), sidecars = together;
+  }
+  if (kw_quantity_compare(peak, sum) > 0) sum = peak;
+  if (kw_of_pod(name) && kw_lookup_quantity(core_ResourceRequirements_requests(core_PodSpec_resources(spec)), name, &of)) sum = of;
+  kw_lookup_quantity(core_PodSpec_overhead(spec), name, &of);
+  return kw_quantity_add(sum, of);
+}
+#define kw_pod_request(pod, name) kw_pod_request_of(pod, kw_s(name))
+
+// kw_qos_class returns the QoS class of a Pod: that of its status, which the API server sets, or else
+// the one that Kubernetes computes of its resources: Guaranteed, Burstable or BestEffort.
+KW_INLINE kw_str kw_common_class(kw_str a, kw_str b) { return !a.n || kw_equal(a, b) ? b : KW("Burstable"); }
+KW_INLINE kw_str kw_class_of(core_ResourceRequirements r) {
+  const kw_str names[] = {KW("cpu"), KW("memory")};
+  kw_str class = {0, 0};
+  for (int i = 0; i < 2; i++) {
+    kw_quantity request, limit;
+    kw_lookup_quantity(core_ResourceRequirements_requests(r), names[i], &request);
+    kw_lookup_quantity(core_ResourceRequirements_limits(r), names[i], &limit);
+    kw_str of = kw_quantity_compare(request, limit) ? KW("Burstable") : request.units || request.nanos ? KW("Guaranteed") : KW("BestEffort");
+    class = kw_common_class(class, of);
+  }
+  return class;
+}
+KW_INLINE kw_str kw_qos_class(core_Pod pod) {
+  kw_str class = core_PodStatus_qosClass(core_Pod_status(pod));
+  if (class.n) return class;
+  core_PodSpec spec = core_Pod_spec(pod);
+  core_ResourceRequirements r = core_PodSpec_resources(spec);
+  KW_EACH_ENTRY(request, requested, core_ResourceRequirements_requests(r)) if ((void)requested, kw_of_pod(request)) return kw_class_of(r);
+  KW_EACH_ENTRY(limit, limited, core_ResourceRequirements_limits(r)) if ((void)limited, kw_of_pod(limit)) return kw_class_of(r);
+  KW_EACH(core_Container, c, core_PodSpec_initContainers(spec)) class = kw_common_class(class, kw_class_of(core_Container_resources(c)));
+  KW_EACH(core_Container, c, core_PodSpec_containers(spec)) class = kw_common_class(class, kw_class_of(core_Container_resources(c)));
+  return class.n ? class : KW("BestEffort");
+}
+
 // kw_pod_matches_node reports whether a Node has what the Pod requires in its nodeSelector and its
 // node affinity.
 KW_INLINE bool kw_pod_matches_node(core_Pod pod, core_Node node) {
@@ -2398,6 +2452,18 @@ KW_INLINE core_Node kw_node(uint64_t ref) { return (core_Node){kw_by_ref(ref, KW
     return kw_point_queuesort(kw_pod(a), kw_pod(b), at, bt);                                     \
   }                                                                                              \
   static int kw_point_queuesort(core_Pod first, core_Pod second, int64_t first_time, int64_t second_time)
+// KW_QUEUESORT_BY is KW_QUEUESORT with all that the scheduler knows of two Pods in the queue: when each
+// was last queued and when it was first queued to be tried, 0 if it was not yet, and how many times it
+// was tried.
+typedef struct { core_Pod pod; int64_t time, first_attempt, attempts; } kw_queued;
+#define KW_QUEUESORT_BY(first, second)                                                           \
+  KW_IMPLEMENTS(queuesort)                                                                       \
+  static int kw_point_queuesort(kw_queued first, kw_queued second);                              \
+  KW_EXPORT("queuesort") int32_t kw_export_queuesort(uint64_t a, uint64_t b, int64_t at, int64_t bt, int64_t af, int64_t bf, int64_t an, int64_t bn) { \
+    kw_begin();                                                                                  \
+    return kw_point_queuesort((kw_queued){kw_pod(a), at, af, an}, (kw_queued){kw_pod(b), bt, bf, bn}); \
+  }                                                                                              \
+  static int kw_point_queuesort(kw_queued first, kw_queued second)
 // KW_EVENTS lists the events that may make Pods schedulable: KW_EVENT(resource, actions). With
 // KW_HINT among the actions queueinghint is asked, with KW_PREHINT prequeueinghint.
 #define KW_EVENTS(...)                                                                           \

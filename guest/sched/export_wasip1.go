@@ -159,9 +159,10 @@ func exportPreEnqueue(pod uint64) int32 {
 }
 
 //go:wasmexport queuesort
-func exportQueueSort(first, second uint64, firstTime, secondTime int64) int32 {
+func exportQueueSort(first, second uint64, firstTime, secondTime, firstAttempt, secondAttempt, firstAttempts, secondAttempts int64) int32 {
 	calls++
-	a, b := QueuedPodInfo{otherPod(first), firstTime}, QueuedPodInfo{otherPod(second), secondTime}
+	a := QueuedPodInfo{otherPod(first), firstTime, firstAttempt, int(firstAttempts)}
+	b := QueuedPodInfo{otherPod(second), secondTime, secondAttempt, int(secondAttempts)}
 	var order int32
 	if registered.queueSort.Less(a, b) {
 		order = -1

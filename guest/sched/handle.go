@@ -12,9 +12,9 @@ import (
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 )
 
-// SnapshotNodeNames returns the names of the nodes of the call: in PreFilter and
-// PostFilter all that the scheduler knows. Only functions of a scheduling cycle
-// that are not about one node may call it. Natively the only nodes are those of
+// SnapshotNodeNames returns the names of the nodes of the call: in PreFilter,
+// PostFilter, Reserve and Permit all that the scheduler knows. Only functions of a
+// scheduling cycle up to Permit that are not about one node may call it. Natively the only nodes are those of
 // package schedtest.
 func SnapshotNodeNames() []string { return splitNames(string(hostNodeNames())) }
 

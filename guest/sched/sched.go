@@ -28,8 +28,13 @@ type QueueSortPlugin interface {
 // QueuedPodInfo is a Pod in the queue; of a group of Pods, the first.
 type QueuedPodInfo struct {
 	Pod core.Pod
-	// Timestamp is the time when it was queued, in nanoseconds since 1970.
+	// Timestamp is the time when it was last queued, in nanoseconds since 1970.
 	Timestamp int64
+	// InitialAttemptTimestamp is the time when it was first queued to be tried, in nanoseconds since
+	// 1970: it stays the same however often the Pod is refused. It is 0 if it was not yet. Attempts is
+	// the number of times that it was tried. For a group they are those of the group.
+	InitialAttemptTimestamp int64
+	Attempts                int
 }
 
 // EnqueueExtensions is implemented by plugins that refuse Pods, to name the

@@ -65,10 +65,12 @@ func TestQueries(t *testing.T) {
 		"one value":                  {query: host.ObjectQuery{Prometheus: "sum(load)", Service: "a/b"}, answer: vector(series("", "3")), want: []string{"load /load=3" + at}},
 		"values of a namespace": {query: byPod, namespace: "shop", answer: vector(series(`"pod": "a", "namespace": "shop"`, "1"), series(`"pod": "b", "namespace": "bank"`, "2"), series(`"pod": "c"`, "3")),
 			want: []string{"load shop/a=1" + at + " namespace,pod"}},
-		"a scalar":       {query: byNode, answer: `{"status": "success", "data": {"resultType": "scalar", "result": []}}`, err: `the answer of Prometheus is "success" with a "scalar", want a vector: `},
-		"an error":       {query: byNode, answer: `{"status": "error", "error": "too many samples"}`, err: `the answer of Prometheus is "error" with a "", want a vector: too many samples`},
-		"no JSON":        {query: byNode, answer: `<html>`, err: "read the answer of Prometheus: invalid character '<' looking for beginning of value"},
-		"custom metrics": {query: host.ObjectQuery{Custom: "pods/hits", Selector: "app=web"}, namespace: "shop", path: pods, answer: `{"items": [{"describedObject": {"kind": "Pod", "namespace": "shop", "name": "web-1"}, "timestamp": "2026-07-25T17:20:00Z", "value": "1500m"}]}`, want: []string{"load shop/web-1=1.5" + at}},
+		"a scalar":                 {query: byNode, answer: `{"status": "success", "data": {"resultType": "scalar", "result": [1785000000.5, "1"]}}`, err: `the answer of Prometheus is "success" with a "scalar", want a vector: `},
+		"series over time":         {query: byNode, answer: `{"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {}, "values": [[1785000000.5, "1"]]}]}}`, err: `the answer of Prometheus is "success" with a "matrix", want a vector: `},
+		"a vector of another form": {query: byNode, answer: `{"status": "success", "data": {"resultType": "vector", "result": [1]}}`, err: "read the answer of Prometheus: json: cannot unmarshal number into Go struct field .data.result of type informers.promSample"},
+		"an error":                 {query: byNode, answer: `{"status": "error", "error": "too many samples"}`, err: `the answer of Prometheus is "error" with a "", want a vector: too many samples`},
+		"no JSON":                  {query: byNode, answer: `<html>`, err: "read the answer of Prometheus: invalid character '<' looking for beginning of value"},
+		"custom metrics":           {query: host.ObjectQuery{Custom: "pods/hits", Selector: "app=web"}, namespace: "shop", path: pods, answer: `{"items": [{"describedObject": {"kind": "Pod", "namespace": "shop", "name": "web-1"}, "timestamp": "2026-07-25T17:20:00Z", "value": "1500m"}]}`, want: []string{"load shop/web-1=1.5" + at}},
 		"numbers that take long to read": {query: host.ObjectQuery{External: "length", Name: "queue"}, namespace: "shop",
 			answer: `{"items": [{"metricLabels": {"queue": "mail"}, "timestamp": "2026-07-25T17:20:00Z", "value": "7e-100"}, {"metricLabels": {"queue": "a"}, "value": "1e-10000000"}, {"metricLabels": {"queue": "b"}, "value": 1e-10000000}, {"metricLabels": {"queue": "c"}, "value": "0.` + strings.Repeat("0", 70) + `1"}]}`, want: []string{"load shop/mail=1e-09" + at + " queue"}},
 		"external metrics": {query: host.ObjectQuery{External: "length", Name: "queue"}, namespace: "shop", path: queues,
@@ -215,6 +217,13 @@ func TestSourcesThatMisbehave(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 			endless(t, w, chunk, most)
 		}, ""},
+		// As Prometheus 3.5 answers.
+		"a query that is refused": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, `{"status":"error","errorType":"bad_data","error":"invalid parameter \"query\": 1:9: parse error: unclosed left parenthesis"}`)
+		}, `Prometheus says "invalid parameter \"query\": 1:9: parse error: unclosed left parenthesis"`},
+		"an error that is no JSON": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusBadRequest) }, "the server rejected our request"},
 		"too many values": {func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, vector(slices.Repeat([]string{"{}"}, maxPolled+1)...))
 		}, "there are more than 100000 values"},

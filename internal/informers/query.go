@@ -1,6 +1,7 @@
 package informers
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,20 +72,30 @@ func getter(config *rest.Config) (Getter, error) {
 	}, nil
 }
 
-// shortBodies bounds the bodies of answers by maxQueryBytes and a byte.
+// shortBodies bounds the bodies of answers by maxQueryBytes and a byte. An error of Prometheus becomes
+// text: clients of the API server drop the body of an error in JSON that is none of the server's.
 type shortBodies struct{ http.RoundTripper }
 
 // RoundTrip implements [http.RoundTripper].
 func (t shortBodies) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.RoundTripper.RoundTrip(r)
 	if err == nil {
+		body := bufio.NewReader(io.LimitReader(resp.Body, maxQueryBytes+1))
+		if resp.StatusCode >= http.StatusBadRequest {
+			if b, _ := body.Peek(len(promError)); string(b) == promError {
+				resp.Header.Set("Content-Type", "text/plain")
+			}
+		}
 		resp.Body = struct {
 			io.Reader
 			io.Closer
-		}{io.LimitReader(resp.Body, maxQueryBytes+1), resp.Body}
+		}{body, resp.Body}
 	}
 	return resp, err
 }
+
+// promError begins each error of Prometheus.
+const promError = `{"status":"error"`
 
 // few is a list of at most maxPolled elements: an element takes more memory than its text.
 type few[T any] []T
@@ -203,7 +215,7 @@ func prometheus(ctx context.Context, get Getter, q host.ObjectQuery) (list []sam
 	namespace, service, _ := strings.Cut(q.Service, "/")
 	b, err := get(ctx, "/api/v1/namespaces/"+namespace+"/services/"+service+"/proxy/api/v1/query", url.Values{"query": {q.Prometheus}})
 	if err != nil {
-		return nil, err
+		return nil, refusal(err)
 	}
 	var answer struct {
 		Status string `json:"status"`
@@ -213,7 +225,8 @@ func prometheus(ctx context.Context, get Getter, q host.ObjectQuery) (list []sam
 			Result     few[promSample] `json:"result"`
 		} `json:"data"`
 	}
-	if err := json.Unmarshal(b, &answer); err != nil {
+	// The result of another type has another form.
+	if err := json.Unmarshal(b, &answer); err != nil && (answer.Status == "" || answer.Data.ResultType == "vector") {
 		return nil, fmt.Errorf("read the answer of Prometheus: %w", err)
 	}
 	if answer.Status != "success" || answer.Data.ResultType != "vector" {
@@ -241,6 +254,16 @@ func prometheus(ctx context.Context, get Getter, q host.ObjectQuery) (list []sam
 		list = append(list, s)
 	}
 	return list, nil
+}
+
+// refusal returns the error of a query with the reason of Prometheus, which is in the body of the answer.
+func refusal(err error) error {
+	var answer struct{ Error string }
+	body, _ := apierrors.StatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	if json.Unmarshal([]byte(body.Message), &answer) != nil || answer.Error == "" {
+		return err
+	}
+	return fmt.Errorf("%w: Prometheus says %.200q", err, answer.Error)
 }
 
 // metrics asks one of the APIs of metrics for those of a namespace, if it is not empty.

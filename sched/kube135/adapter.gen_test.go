@@ -255,13 +255,16 @@ func TestEventsOfPodsAreThoseThatWereNamed(t *testing.T) {
 // adaptedQueued is a Pod in the queue.
 type adaptedQueued struct {
 	adaptedEntity
-	pod  *corev1.Pod
-	came time.Time
+	pod         *corev1.Pod
+	came, first time.Time
 }
 
 func (q adaptedQueued) GetPodInfo() fwk.PodInfo { return adaptedPodInfo{pod: q.pod} }
 func (q adaptedQueued) GetTimestamp() time.Time { return q.came }
 func (q adaptedQueued) GetPriority() int32      { return *q.pod.Spec.Priority }
+func (q adaptedQueued) GetAttempts() int        { return 3 }
+
+func (q adaptedQueued) GetInitialAttemptTimestamp() *time.Time { return &q.first }
 
 type adaptedPodInfo struct {
 	fwk.PodInfo
@@ -273,9 +276,10 @@ func (i adaptedPodInfo) GetPod() *corev1.Pod { return i.pod }
 func TestAPodInTheQueueIsTheEngines(t *testing.T) {
 	priority := int32(7)
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Priority: &priority}}
-	came := time.Unix(1, 0)
-	if got, want := queued(adaptedQueued{pod: pod, came: came}), (sched.Queued{Pod: pod, Timestamp: came, Priority: 7}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
+	came, first := time.Unix(5, 0), time.Unix(1, 0)
+	want := sched.Queued{Pod: pod, Timestamp: came, Priority: 7, InitialAttemptTimestamp: &first, Attempts: 3}
+	if diff := cmp.Diff(want, queued(adaptedQueued{pod: pod, came: came, first: first})); diff != "" {
+		t.Errorf("queued (-want +got):\n%s", diff)
 	}
 }
 

@@ -58,7 +58,9 @@ func (q queueSort) Less(a, b fwk.QueuedPodInfo) bool {
 
 // queued returns a Pod in the queue.
 func queued(info fwk.QueuedPodInfo) sched.Queued {
-	q := sched.Queued{Timestamp: info.GetTimestamp(), Pod: info.GetPodInfo().GetPod()}
+	q := sched.Queued{
+		Pod: info.GetPodInfo().GetPod(), Timestamp: info.GetTimestamp(), InitialAttemptTimestamp: info.GetInitialAttemptTimestamp(), Attempts: info.GetAttempts(),
+	}
 	if p := q.Pod.Spec.Priority; p != nil {
 		q.Priority = *p
 	}

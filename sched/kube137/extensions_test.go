@@ -332,6 +332,30 @@ func TestNamesOfScores(t *testing.T) {
 	}
 }
 
+// TestSnapshotUntilPermit reads all nodes in the functions from Reserve on.
+func TestSnapshotUntilPermit(t *testing.T) {
+	w := newWorld(t, 2, "")
+	w.handle.Nodes = []*kube137test.NodeInfo{kube137test.NewNodeInfo(zoned("n1", "a")), kube137test.NewNodeInfo(zoned("n2", "b"))}
+	for name, call := range map[string]func(fwk.CycleState, *corev1.Pod) *fwk.Status{
+		"reserve": func(state fwk.CycleState, pod *corev1.Pod) *fwk.Status {
+			return w.p.(fwk.ReservePlugin).Reserve(t.Context(), state, pod, "n1")
+		},
+		"permit": func(state fwk.CycleState, pod *corev1.Pod) *fwk.Status {
+			status, _ := w.p.(fwk.PermitPlugin).Permit(t.Context(), state, pod, "n1")
+			return status
+		},
+	} {
+		pod := noted("p", "nodes", name)
+		if got, want := text(call(w.start(pod), pod)), "Unschedulable: n1=a n2=b"; got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+	pod := noted("p", "nodes", "prebind")
+	if got, want := text(w.p.(fwk.PreBindPlugin).PreBind(t.Context(), w.start(pod), pod, "n1")), "it belongs to prefilter, postfilter"; !strings.Contains(got, want) {
+		t.Errorf("prebind: got %s, want %s", got, want)
+	}
+}
+
 // TestCycleStateOnEveryInstance goes through a whole cycle with more instances
 // than calls at a time: an instance that has seen nothing of it is shown what
 // happened, once and in its order.

@@ -98,7 +98,7 @@ func postFilterResult(n *sched.Nomination) *fwk.PostFilterResult {
 
 // queued returns a Pod in the queue, or of a group the first one.
 func queued(e fwk.QueuedEntityInfo) sched.Queued {
-	q := sched.Queued{Timestamp: e.GetTimestamp(), Priority: e.GetPriority()}
+	q := sched.Queued{Timestamp: e.GetTimestamp(), Priority: e.GetPriority(), InitialAttemptTimestamp: e.GetInitialAttemptTimestamp(), Attempts: e.GetAttempts()}
 	switch e := e.(type) {
 	case interface{ GetPodInfo() fwk.PodInfo }:
 		q.Pod = e.GetPodInfo().GetPod()

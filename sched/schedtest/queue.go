@@ -27,7 +27,9 @@ func (s *Plugin) Less(t testing.TB, first, second string) bool {
 	r := s.run(t)
 	defer r.enter(true)()
 	came := time.Unix(1_700_000_000, 0)
-	a, b := adapter.Queued{Pod: harness.ReadPod(t, first), Timestamp: came}, adapter.Queued{Pod: harness.ReadPod(t, second), Timestamp: came.Add(time.Second)}
+	later := came.Add(time.Second)
+	a := adapter.Queued{Pod: harness.ReadPod(t, first), Timestamp: came, InitialAttemptTimestamp: &came}
+	b := adapter.Queued{Pod: harness.ReadPod(t, second), Timestamp: later, InitialAttemptTimestamp: &later}
 	if r.native == nil {
 		return r.having(t, "Less", abi.QueueSort).Less(a, b)
 	}
@@ -41,7 +43,7 @@ func (s *Plugin) Less(t testing.TB, first, second string) bool {
 // queuedView is a Pod in the queue for a native plugin.
 func queuedView(t testing.TB, q adapter.Queued) sched.QueuedPodInfo {
 	t.Helper()
-	return sched.QueuedPodInfo{Pod: harness.PodView(t, q.Pod), Timestamp: q.Timestamp.UnixNano()}
+	return sched.QueuedPodInfo{Pod: harness.PodView(t, q.Pod), Timestamp: q.Timestamp.UnixNano(), InitialAttemptTimestamp: q.InitialAttemptTimestamp.UnixNano()}
 }
 
 // EventsToRegister returns the events that may make a Pod schedulable that the plugin has

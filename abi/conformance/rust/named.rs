@@ -2,7 +2,7 @@
 
 use kubewasm::api::core::Pod;
 use kubewasm::api::metrics::Sample;
-use kubewasm::sched::{action, activate, apply_annotations, apply_status, await_object, get_object, ClusterEvent, Code, Enqueue, EventObject, NodeInfo, Permission, Permit, PodName, PreBind, Resource, Result, Scheduler, Score, Status};
+use kubewasm::sched::{action, activate, apply_annotations, apply_status, await_object, get_object, ClusterEvent, Code, Enqueue, EventObject, Filter, NodeInfo, Permission, Permit, PodName, PreBind, Resource, Result, Scheduler, Score, Status};
 
 kubewasm::config! {
     struct Guest;
@@ -34,6 +34,16 @@ impl Permit for Guest {
     }
 }
 
+impl Filter for Guest {
+    fn filter(&self, _: &mut (), pod: Pod<'_>, _: NodeInfo<'_>) -> Result {
+        let mut reason = String::from(pod.qos_class());
+        for name in ["cpu", "memory", "hugepages-2Mi", "example.com/gpu"] {
+            reason += &format!(" {}", pod.requests().get(name).map_or(0, |q| q.milli_value()));
+        }
+        Err(Status::unschedulable(reason))
+    }
+}
+
 impl Score for Guest {
     fn score(&self, _: &mut (), pod: Pod<'_>, node: NodeInfo<'_>) -> Result<i64> {
         let found = get_object(pod, "metrics.kubewasm.dev/v1/load", "", node.node().metadata().name());
@@ -60,6 +70,6 @@ impl PreBind for Guest {
 }
 
 kubewasm::plugin! {
-    Guest: Enqueue, Permit, PreBind, Score;
+    Guest: Enqueue, Filter, Permit, PreBind, Score;
     name = "conformance-named";
 }

@@ -22,10 +22,10 @@ impl QueueSort for Guest {
         let order = |p: QueuedPod<'_>| p.pod.metadata().labels().get("order").unwrap_or_default().to_owned();
         let (x, y) = (order(a), order(b));
         if x != y {
-            x < y
-        } else {
-            a.timestamp > b.timestamp
+            return x < y;
         }
+        let place = |p: QueuedPod<'_>| (p.attempts, p.initial_attempt_timestamp, -p.timestamp);
+        place(a) < place(b)
     }
 }
 

@@ -182,7 +182,8 @@
         (br $more)))
     (i32.sub (local.get $an) (local.get $bn)))
 
-  (func (export "queuesort") (param $first i64) (param $second i64) (param $first_time i64) (param $second_time i64) (result i32)
+  (func (export "queuesort") (param $first i64) (param $second i64) (param $first_time i64) (param $second_time i64)
+      (param $first_attempt i64) (param $second_attempt i64) (param $first_attempts i64) (param $second_attempts i64) (result i32)
     (local $a i32) (local $an i32) (local $b i32) (local $bn i32) (local $order i32)
     (call $begin)
     (call $fetch (local.get $first))
@@ -193,7 +194,16 @@
     (local.set $bn) (local.set $b) drop
     (local.set $order (call $compare (local.get $a) (local.get $an) (local.get $b) (local.get $bn)))
     (if (local.get $order) (then (return (local.get $order))))
-    ;; The one that came later is first.
+    ;; The one that was tried less often is first, then the one that was to be tried first, then the
+    ;; one that came later.
+    (local.set $order (i32.sub
+      (i64.gt_s (local.get $first_attempts) (local.get $second_attempts))
+      (i64.lt_s (local.get $first_attempts) (local.get $second_attempts))))
+    (if (local.get $order) (then (return (local.get $order))))
+    (local.set $order (i32.sub
+      (i64.gt_s (local.get $first_attempt) (local.get $second_attempt))
+      (i64.lt_s (local.get $first_attempt) (local.get $second_attempt))))
+    (if (local.get $order) (then (return (local.get $order))))
     (i32.sub
       (i64.lt_s (local.get $first_time) (local.get $second_time))
       (i64.gt_s (local.get $first_time) (local.get $second_time))))

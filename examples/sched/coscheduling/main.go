@@ -243,13 +243,13 @@ func (c *coscheduling) Less(a, b sched.QueuedPodInfo) bool {
 func (c *coscheduling) place(q sched.QueuedPodInfo) (int64, string) {
 	g, ok := of(q.Pod)
 	if !ok {
-		return q.Timestamp, q.Pod.Metadata().Namespace() + "/" + q.Pod.Metadata().Name()
+		return q.InitialAttemptTimestamp, q.Pod.Metadata().Namespace() + "/" + q.Pod.Metadata().Name()
 	}
 	at, ok := c.created[g]
 	if !ok {
 		pg, ok := g.object()
 		if !ok {
-			return q.Timestamp, g.String()
+			return q.InitialAttemptTimestamp, g.String()
 		}
 		if len(c.created) >= maxCreated {
 			clear(c.created)

@@ -65,12 +65,17 @@ func (p Pod) Requests() ResourceList {
 	}
 	sum.max(peak)
 	for name, amount := range spec.Resources().Requests().All {
-		if name == ResourceCPU || name == ResourceMemory || strings.HasPrefix(name, ResourceHugePagesPrefix) {
+		if isOfPod(name) {
 			sum[name] = amount
 		}
 	}
 	sum.add(spec.Overhead())
 	return sum
+}
+
+// isOfPod reports whether a resource may be that of a Pod as a whole.
+func isOfPod(name string) bool {
+	return name == ResourceCPU || name == ResourceMemory || strings.HasPrefix(name, ResourceHugePagesPrefix)
 }
 
 // isSidecar reports whether an init container runs as long as the Pod does.
@@ -120,4 +125,64 @@ func (c ContainerPort) ConflictsOnHost(other ContainerPort) bool {
 	}
 	a, b := address(c), address(other)
 	return a == b || a == all || b == all
+}
+
+// QOSClass returns the QoS class of the Pod: that of its status, which the API server sets, or else the
+// one that Kubernetes computes of its resources. It is PodQOSGuaranteed, PodQOSBurstable or
+// PodQOSBestEffort.
+func (p Pod) QOSClass() string {
+	if class := p.Status().QOSClass(); class != "" {
+		return class
+	}
+	spec := p.Spec()
+	if r := spec.Resources(); r.ofPod() {
+		return r.qosClass()
+	}
+	class := ""
+	for _, list := range [...][]Container{spec.InitContainers(), spec.Containers()} {
+		for _, c := range list {
+			class = commonClass(class, c.Resources().qosClass())
+		}
+	}
+	if class == "" {
+		return PodQOSBestEffort
+	}
+	return class
+}
+
+// ofPod reports whether there is a resource that counts for a Pod as a whole.
+func (r ResourceRequirements) ofPod() bool {
+	for _, list := range [...]view.Map[resource.Quantity]{r.Requests(), r.Limits()} {
+		for name := range list.All {
+			if isOfPod(name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// qosClass returns the class of a Pod with these requirements alone.
+func (r ResourceRequirements) qosClass() (class string) {
+	requests, limits := r.Requests(), r.Limits()
+	for _, name := range [...]string{ResourceCPU, ResourceMemory} {
+		request, _ := requests.Lookup(name)
+		limit, _ := limits.Lookup(name)
+		of := PodQOSGuaranteed
+		if request.Cmp(limit) != 0 {
+			of = PodQOSBurstable
+		} else if request.IsZero() {
+			of = PodQOSBestEffort
+		}
+		class = commonClass(class, of)
+	}
+	return class
+}
+
+// commonClass returns the class of two parts of a Pod, of which the first may be empty.
+func commonClass(a, b string) string {
+	if a == "" || a == b {
+		return b
+	}
+	return PodQOSBurstable
 }

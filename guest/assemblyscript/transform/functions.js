@@ -8,7 +8,8 @@ const f = (bit, name, result, ...parameters) => ({ bit, name, result, parameters
 export const functions = {
   scheduler: {
     preEnqueue: [f(0, "preenqueue", "i32", pod)],
-    less: [f(1, "queuesort", "i32", ["first", "u64"], ["second", "u64"], ["firstTime", "i64"], ["secondTime", "i64"])],
+    less: [f(1, "queuesort", "i32", ["first", "u64"], ["second", "u64"], ["firstTime", "i64"], ["secondTime", "i64"],
+      ["firstAttempt", "i64"], ["secondAttempt", "i64"], ["firstAttempts", "i64"], ["secondAttempts", "i64"])],
     eventsToRegister: [
       f(2, "eventstoregister", "i32"),
       f(3, "queueinghint", "u64", event, pod, oldObject, newObject),

@@ -501,7 +501,9 @@ macro_rules! points {
 
 points! { $;
     PreEnqueue: sched::PreEnqueue => preenqueue(pod: u64) -> i32 = sched::export::pre_enqueue;
-    QueueSort: sched::QueueSort => queuesort(first: u64, second: u64, first_time: i64, second_time: i64) -> i32 = sched::export::queue_sort;
+    QueueSort: sched::QueueSort => queuesort(
+        first: u64, second: u64, first_time: i64, second_time: i64, first_attempt: i64, second_attempt: i64, first_attempts: i64, second_attempts: i64
+    ) -> i32 = sched::export::queue_sort;
     Enqueue: sched::Enqueue =>
         eventstoregister() -> i32 = sched::export::events_to_register,
         queueinghint(event: i32, pod: u64, old: u64, new: u64) -> u64 = sched::export::queueing_hint,

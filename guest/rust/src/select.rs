@@ -9,7 +9,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::api::core::{
-    Container, ContainerPort, EphemeralContainer, Node, NodeSelector, NodeSelectorTerm, Pod, PodSpec, PreferredSchedulingTerm, Taint, Toleration,
+    Container, ContainerPort, EphemeralContainer, Node, NodeSelector, NodeSelectorTerm, Pod, PodSpec, PreferredSchedulingTerm, ResourceRequirements, Taint,
+    Toleration,
 };
 use crate::api::meta::LabelSelector;
 use crate::compare::same;
@@ -487,6 +488,37 @@ fn requests<'a>(c: Container<'a>) -> Map<'a, Quantity> {
     c.resources().requests()
 }
 
+/// Reports whether a resource may be that of a Pod as a whole.
+fn is_of_pod(name: &str) -> bool {
+    name == "cpu" || name == "memory" || name.starts_with("hugepages-")
+}
+
+/// The QoS classes, and the indexes of two of them.
+const CLASSES: [&str; 3] = ["BestEffort", "Guaranteed", "Burstable"];
+const BEST_EFFORT: usize = 0;
+const BURSTABLE: usize = 2;
+
+/// Returns the QoS class of a Pod with these requirements alone.
+fn class_of(r: ResourceRequirements<'_>) -> usize {
+    let class = |name: &str| {
+        let request = r.requests().get(name).unwrap_or_default();
+        match r.limits().get(name).unwrap_or_default() == request {
+            false => BURSTABLE,
+            true => !request.is_zero() as usize,
+        }
+    };
+    common_class(class("cpu"), class("memory"))
+}
+
+/// Returns the QoS class of two parts of a Pod.
+fn common_class(a: usize, b: usize) -> usize {
+    if a == b {
+        a
+    } else {
+        BURSTABLE
+    }
+}
+
 impl<'a> Pod<'a> {
     /// Returns what the Pod asks a node for, as the scheduler reckons for a Pod that it has to
     /// place (`k8s.io/component-helpers/resource.PodRequests`).
@@ -509,14 +541,27 @@ impl<'a> Pod<'a> {
         }
         raise(&mut sum, &peak);
         if let Some(resources) = spec.resources() {
-            for (name, amount) in resources.requests().iter() {
-                if name == "cpu" || name == "memory" || name.starts_with("hugepages-") {
-                    sum.insert(name.to_owned(), amount);
-                }
+            for (name, amount) in resources.requests().iter().filter(|(name, _)| is_of_pod(name)) {
+                sum.insert(name.to_owned(), amount);
             }
         }
         add(&mut sum, spec.overhead());
         sum
+    }
+
+    /// Returns the QoS class of the Pod: that of its status, which the API server sets, or else the
+    /// one that Kubernetes computes of its resources: Guaranteed, Burstable or BestEffort.
+    pub fn qos_class(self) -> &'a str {
+        let class = self.status().qos_class();
+        if !class.is_empty() {
+            return class;
+        }
+        let spec = self.spec();
+        if let Some(r) = spec.resources().filter(|r| r.requests().iter().chain(r.limits().iter()).any(|(name, _)| is_of_pod(name))) {
+            return CLASSES[class_of(r)];
+        }
+        let containers = spec.init_containers().iter().chain(spec.containers());
+        CLASSES[containers.map(|c| class_of(c.resources())).reduce(common_class).unwrap_or(BEST_EFFORT)]
     }
 
     /// Returns the ports that the Pod takes on its node: those with a host port of sidecars and

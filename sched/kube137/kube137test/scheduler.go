@@ -184,6 +184,11 @@ func (q QueuedPod) GetPodInfo() fwk.PodInfo { return PodInfo{Pod: q.Pod} }
 // GetTimestamp implements fwk.QueuedEntityInfo.
 func (q QueuedPod) GetTimestamp() time.Time { return q.Came }
 
+// GetInitialAttemptTimestamp implements fwk.QueuedEntityInfo, and GetAttempts, too: of a Pod that was
+// tried once.
+func (q QueuedPod) GetInitialAttemptTimestamp() *time.Time { return &q.Came }
+func (q QueuedPod) GetAttempts() int                       { return 1 }
+
 // GetPriority implements fwk.QueuedEntityInfo.
 //
 //minor:since 1.37

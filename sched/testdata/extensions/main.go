@@ -208,6 +208,9 @@ func (plugin) NormalizeScore(_ sched.CycleState, pod core.Pod, scores sched.Node
 }
 
 func (plugin) Reserve(state sched.CycleState, pod core.Pod, nodeName string) *sched.Status {
+	if note(pod, "nodes") == "reserve" {
+		return snapshot()
+	}
 	traceOf(state).add("reserve:" + nodeName)
 	return nil
 }
@@ -216,7 +219,22 @@ func (plugin) Unreserve(state sched.CycleState, pod core.Pod, nodeName string) {
 	sched.Eventf("Warning", "Unreserved", "Unreserve", traceOf(state).String(), " ", nodeName)
 }
 
+// snapshot refuses a Pod with the names of all nodes and the zones of those that are found.
+func snapshot() *sched.Status {
+	var list []string
+	for _, name := range sched.SnapshotNodeNames() {
+		if n, ok := sched.SnapshotNode(name); ok {
+			name += "=" + n.Node().Metadata().Labels().Get("zone")
+		}
+		list = append(list, name)
+	}
+	return sched.Unschedulable(strings.Join(list, " "))
+}
+
 func (plugin) Permit(state sched.CycleState, pod core.Pod, nodeName string) (*sched.Status, meta.Duration) {
+	if note(pod, "nodes") == "permit" {
+		return snapshot(), 0
+	}
 	for _, w := range sched.WaitingPods() {
 		switch {
 		case note(pod, "permit") == "allow":
@@ -242,6 +260,9 @@ func (plugin) PreBindPreFlight(_ sched.CycleState, pod core.Pod, _ string) (*sch
 }
 
 func (plugin) PreBind(state sched.CycleState, pod core.Pod, nodeName string) *sched.Status {
+	if note(pod, "nodes") == "prebind" {
+		return snapshot()
+	}
 	if name := note(pod, "prebind"); name != "" {
 		return sched.NewStatus(abi.Error, traceOf(state).String(), " claim of ", strconv.Itoa(len(sched.GetObject("v1/persistentvolumeclaims", "shop", name))),
 			" ", strconv.Itoa(len(sched.ListObjects("v1/persistentvolumeclaims", ""))))

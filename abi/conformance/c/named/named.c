@@ -26,6 +26,14 @@ KW_PERMIT(cycle, pod) {
   return KW_SUCCESS;
 }
 
+KW_FILTER(cycle, pod, node) {
+  (void)cycle, (void)node;
+  const kw_str names[] = {KW("cpu"), KW("memory"), KW("hugepages-2Mi"), KW("example.com/gpu")};
+  kw_str reason = kw_qos_class(pod);
+  for (int i = 0; i < 4; i++) reason = kw_text(reason, " ", kw_quantity_milli(kw_pod_request(pod, names[i])));
+  return kw_unschedulable(reason);
+}
+
 KW_SCORE(cycle, pod, node) {
   (void)cycle, (void)pod;
   kw_str found = kw_get_object("metrics.kubewasm.dev/v1/load", "", meta_ObjectMeta_name(core_Node_metadata(node)));

@@ -10,9 +10,13 @@ KW_PREENQUEUE(pod) {
   return kw_unresolvable("held: ", hold);
 }
 
-KW_QUEUESORT(first, second, first_time, second_time) {
-  int order = kw_compare(kw_value(labels(first), "order"), kw_value(labels(second), "order"));
-  return order ? order : first_time > second_time ? -1 : first_time < second_time;
+static int sign(int64_t n) { return (n > 0) - (n < 0); }
+
+KW_QUEUESORT_BY(first, second) {
+  int order = kw_compare(kw_value(labels(first.pod), "order"), kw_value(labels(second.pod), "order"));
+  if (!order) order = sign(first.attempts - second.attempts);
+  if (!order) order = sign(first.first_attempt - second.first_attempt);
+  return order ? order : sign(second.time - first.time);
 }
 
 KW_EVENTS(KW_EVENT(Node, KW_ADD | KW_UPDATE_NODE_LABEL | KW_HINT), KW_EVENT(AssignedPod, KW_DELETE | KW_HINT),

@@ -103,9 +103,14 @@ pub unsafe fn pre_enqueue<P: PreEnqueue>(pod: u64) -> i32 {
     code(get::<P>().pre_enqueue(object(call, pod)))
 }
 
-pub unsafe fn queue_sort<P: QueueSort>(first: u64, second: u64, first_time: i64, second_time: i64) -> i32 {
+#[allow(clippy::too_many_arguments)]
+pub unsafe fn queue_sort<P: QueueSort>(
+    first: u64, second: u64, first_time: i64, second_time: i64, first_attempt: i64, second_attempt: i64, first_attempts: i64, second_attempts: i64,
+) -> i32 {
     let call = objects::begin();
-    let (a, b) = (QueuedPod { pod: object(call, first), timestamp: first_time }, QueuedPod { pod: object(call, second), timestamp: second_time });
+    let queued = |pod, timestamp, initial_attempt_timestamp, attempts| QueuedPod { pod: object(call, pod), timestamp, initial_attempt_timestamp, attempts };
+    let a = queued(first, first_time, first_attempt, first_attempts);
+    let b = queued(second, second_time, second_attempt, second_attempts);
     let p = get::<P>();
     if p.less(a, b) {
         -1

@@ -34,8 +34,9 @@ pub(crate) fn refs<'a>(bytes: &'a [u8]) -> impl Iterator<Item = u64> + 'a {
     bytes.chunks_exact(8).map(|b| wire::fixed(b, 0, 8).unwrap_or(0))
 }
 
-/// Returns the names of the nodes of the call: in PreFilter and PostFilter all that the
-/// scheduler knows. Only functions of a scheduling cycle that are not about one node may call it.
+/// Returns the names of the nodes of the call: in PreFilter, PostFilter, Reserve and Permit all that
+/// the scheduler knows. Only functions of a scheduling cycle up to Permit that are not about one node
+/// may call it.
 pub fn snapshot_node_names<'a>(call: impl Into<Call<'a>>) -> Vec<&'a str> {
     names(call.into())
 }

@@ -73,8 +73,13 @@ pub trait QueueSort {
 pub struct QueuedPod<'a> {
     /// The Pod.
     pub pod: Pod<'a>,
-    /// When it was queued, in nanoseconds since 1970.
+    /// When it was last queued, in nanoseconds since 1970.
     pub timestamp: i64,
+    /// When it was first queued to be tried, in nanoseconds since 1970: it stays the same however
+    /// often the Pod is refused. 0 if it was not yet. For a group it is that of the group.
+    pub initial_attempt_timestamp: i64,
+    /// How many times it was tried.
+    pub attempts: i64,
 }
 
 /// Names the events that may make a Pod schedulable that the plugin has refused.

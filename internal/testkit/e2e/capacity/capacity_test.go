@@ -1,4 +1,5 @@
-// Package capacity holds in a real control plane what examples/sched/capacity says about ElasticQuotas.
+// Package capacity holds in a real control plane what examples/sched/capacity says about ElasticQuotas,
+// and examples/sched/preemption-toleration about PriorityClasses.
 package capacity
 
 import (
@@ -26,7 +27,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/testkit/e2e/guests"
 )
 
-const guest = "../../../../examples/sched/capacity"
+const examples = "../../../../examples/sched/"
 
 var (
 	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
@@ -44,7 +45,7 @@ func start(t *testing.T) *suite {
 	t.Helper()
 	s := &suite{Cluster: cluster.Start(t, nil), t: t}
 	s.client = dynamic.NewForConfigOrDie(s.Config)
-	text, err := os.ReadFile(guest + "/elasticquotas.yaml")
+	text, err := os.ReadFile(examples + "capacity/elasticquotas.yaml")
 	s.must(err)
 	kind := &unstructured.Unstructured{}
 	s.must(yaml.Unmarshal(text, &kind.Object))
@@ -64,24 +65,22 @@ func (s *suite) must(err error) {
 	}
 }
 
-// schedule runs a scheduler with the guest until the test ends.
-func (s *suite) schedule() {
+// schedule runs a scheduler with a guest that preempts until the test ends.
+func (s *suite) schedule(guest, grants string, objects ...string) {
 	s.t.Helper()
 	s.RunScheduler(s.t, cluster.BuildScheduler(s.t), fmt.Sprintf(`podMaxBackoffSeconds: 2
 profiles:
 - schedulerName: default-scheduler
   plugins:
-    multiPoint: {enabled: [{name: capacity}]}
-    postFilter: {enabled: [{name: capacity}], disabled: [{name: "*"}]}
+    multiPoint: {enabled: [{name: %[1]s}]}
+    postFilter: {enabled: [{name: %[1]s}], disabled: [{name: "*"}]}
   pluginConfig:
-  - name: capacity
+  - name: %[1]s
     args:
-      module: {file: %s}
-      grants: [objects, preempt-any, state]
-      objects:
-      - resource: scheduling.x-k8s.io/v1alpha1/elasticquotas
-      - resource: v1/pods
-`, strconv.Quote(guests.File(s.t, guest))))
+      module: {file: %[2]s}
+      grants: [objects, %[3]s]
+      objects: [{resource: %[4]s}]
+`, guest, strconv.Quote(guests.File(s.t, examples+guest)), grants, strings.Join(objects, "}, {resource: ")))
 }
 
 // until waits for a condition, which says how far it is.
@@ -95,6 +94,29 @@ func (s *suite) until(what string, done func(context.Context) (bool, string)) {
 	if err != nil {
 		s.t.Fatalf("wait until %s: %v: %s", what, err, last)
 	}
+}
+
+// node makes a node with so many processors, and class a PriorityClass with annotations.
+func (s *suite) node(name string, processors int64) {
+	s.t.Helper()
+	room := corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(processors, resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("110")}
+	node, err := s.Client.CoreV1().Nodes().Create(s.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	s.must(err)
+	node.Status = corev1.NodeStatus{Capacity: room, Allocatable: room}
+	_, err = s.Client.CoreV1().Nodes().UpdateStatus(s.t.Context(), node, metav1.UpdateOptions{})
+	s.must(err)
+}
+
+func (s *suite) class(name string, value int32, annotations map[string]string) {
+	s.t.Helper()
+	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Value: value}
+	_, err := s.Client.SchedulingV1().PriorityClasses().Create(s.t.Context(), class, metav1.CreateOptions{})
+	s.must(err)
+}
+
+// of gives a Pod a PriorityClass.
+func of(class string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.PriorityClassName = class }
 }
 
 // team makes a namespace with a quota of so many processors.
@@ -181,14 +203,8 @@ func TestElasticQuotas(t *testing.T) {
 		t.Skip("builds a control plane")
 	}
 	s := start(t)
-	room := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("110")}
-	node, err := s.Client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{})
-	s.must(err)
-	node.Status = corev1.NodeStatus{Capacity: room, Allocatable: room}
-	_, err = s.Client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
-	s.must(err)
-	_, err = s.Client.SchedulingV1().PriorityClasses().Create(t.Context(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 1000}, metav1.CreateOptions{})
-	s.must(err)
+	s.node("n1", 4)
+	s.class("high", 1000, nil)
 	s.team("a", 2, 4)
 	s.team("b", 2, 4)
 	// No controller counts disruptions here: one budget allows none.
@@ -199,10 +215,10 @@ func TestElasticQuotas(t *testing.T) {
 	budget.Status = policyv1.PodDisruptionBudgetStatus{ExpectedPods: 2, CurrentHealthy: 2, DesiredHealthy: 2}
 	_, err = s.Client.PolicyV1().PodDisruptionBudgets("b").UpdateStatus(t.Context(), budget, metav1.UpdateOptions{})
 	s.must(err)
-	s.schedule()
+	s.schedule("capacity", "preempt-any, state", "scheduling.x-k8s.io/v1alpha1/elasticquotas", "v1/pods")
 
 	kept := func(pod *corev1.Pod) { pod.Labels = map[string]string{"kept": "yes"} }
-	high := func(pod *corev1.Pod) { pod.Spec.PriorityClassName = "high" }
+	high := of("high")
 
 	// Team b borrows all that team a does not use, and no more than its max.
 	s.add("b1", high)
@@ -255,4 +271,56 @@ func TestElasticQuotas(t *testing.T) {
 	s.must(s.Client.CoreV1().Pods("a").Delete(t.Context(), "a3", metav1.DeleteOptions{}))
 	s.must(s.Client.CoreV1().Pods("a").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 	s.runs("b5")
+}
+
+// TestPreemptionToleration has a Pod that tolerates the preemption by Pods that are hardly more
+// important. One of them evicts a more important Pod on another node instead.
+func TestPreemptionToleration(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a control plane")
+	}
+	const prefix = "preemption-toleration.scheduling.x-k8s.io/"
+	s := start(t)
+	s.class("batch", 100, map[string]string{prefix + "minimum-preemptable-priority": "10000", prefix + "toleration-seconds": "-1"})
+	s.class("brief", 100, map[string]string{prefix + "minimum-preemptable-priority": "10000", prefix + "toleration-seconds": "1"})
+	s.class("plain", 200, nil)
+	s.class("mid", 1000, nil)
+	s.class("high", 20000, nil)
+	s.team("a", 0, 0)
+	s.schedule("preemption-toleration", "preempt, clock", "scheduling.k8s.io/v1/priorityclasses")
+
+	for n, name := range []string{"batch", "plain"} {
+		s.node(fmt.Sprint("n", n), 1)
+		s.add("a-"+name, of(name))
+		s.runs("a-" + name)
+	}
+	s.add("a-mid", of("mid"))
+	if got, want := fmt.Sprint(s.runs("a-mid")), "[a-batch a-mid]"; got != want {
+		t.Fatalf("%s run, want %s", got, want)
+	}
+	s.add("a-next", of("mid"))
+	s.waits("a-next", "No preemption victims found")
+	s.must(s.Client.CoreV1().Pods("a").Delete(t.Context(), "a-next", metav1.DeleteOptions{}))
+	s.add("a-high", of("high"))
+	if got, want := fmt.Sprint(s.runs("a-high")), "[a-high a-mid]"; got != want {
+		t.Fatalf("%s run, want %s", got, want)
+	}
+
+	// A toleration for a second has ended two seconds after its Pod was scheduled.
+	s.node("n2", 1)
+	s.add("a-brief", of("brief"))
+	s.runs("a-brief")
+	s.until("the toleration has ended", func(ctx context.Context) (bool, string) {
+		pod, err := s.Client.CoreV1().Pods("a").Get(ctx, "a-brief", metav1.GetOptions{})
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodScheduled && time.Since(c.LastTransitionTime.Time) > 2*time.Second {
+				return true, ""
+			}
+		}
+		return false, fmt.Sprint(err)
+	})
+	s.add("a-last", of("plain"))
+	if got, want := fmt.Sprint(s.runs("a-last")), "[a-high a-last a-mid]"; got != want {
+		t.Fatalf("%s run, want %s", got, want)
+	}
 }

@@ -2,6 +2,7 @@
 
 import { Action, ClusterEvent, Code, CycleState, EventObject, EventResource, Hint, NodeInfo, Pod, Status, activate, applyAnnotations, applyStatus, awaitObject, getJSON } from "kubewasm/scheduler";
 import { Sample } from "kubewasm/api/metrics";
+import { podRequests, qosClass } from "kubewasm/scheduling";
 
 //kubewasm:name conformance-named
 
@@ -24,6 +25,14 @@ class Guest {
   permit(state: CycleState, pod: Pod, nodeName: string): Status | null {
     activate(["shop", "a", "bank", "b"]);
     return null;
+  }
+
+  filter(state: CycleState, pod: Pod, node: NodeInfo): Status | null {
+    let reason = qosClass(pod);
+    const requests = podRequests(pod);
+    const names = ["cpu", "memory", "hugepages-2Mi", "example.com/gpu"];
+    for (let i = 0; i < names.length; i++) reason += " " + (requests.has(names[i]) ? requests.get(names[i]).milliValue().toString() : "0");
+    return Status.unschedulable(reason);
   }
 
   score(state: CycleState, pod: Pod, node: NodeInfo): i64 {

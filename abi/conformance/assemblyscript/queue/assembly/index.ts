@@ -41,7 +41,10 @@ class Guest {
   less(a: QueuedPod, b: QueuedPod): bool {
     const x = a.pod.metadata.labels.get("order");
     const y = b.pod.metadata.labels.get("order");
-    return x != y ? x < y : a.timestamp > b.timestamp;
+    if (x != y) return x < y;
+    if (a.attempts != b.attempts) return a.attempts < b.attempts;
+    const before = a.initialAttemptTimestamp - b.initialAttemptTimestamp;
+    return before != 0 ? before < 0 : a.timestamp > b.timestamp;
   }
 
   eventsToRegister(): ClusterEvent[] {

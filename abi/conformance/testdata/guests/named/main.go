@@ -2,6 +2,7 @@
 package main
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -30,6 +31,16 @@ func changed(pod core.Pod, _, thing sched.EventObject) (sched.QueueingHint, erro
 func (plugin) Permit(sched.CycleState, core.Pod, string) (*sched.Status, meta.Duration) {
 	sched.Activate(sched.PodName{Namespace: "shop", Name: "a"}, sched.PodName{Namespace: "bank", Name: "b"})
 	return nil, 0
+}
+
+// Filter refuses each node with the QoS class of the Pod and its requests.
+func (plugin) Filter(_ sched.CycleState, pod core.Pod, _ sched.NodeInfo) *sched.Status {
+	reason := pod.QOSClass()
+	for _, name := range []string{"cpu", "memory", "hugepages-2Mi", "example.com/gpu"} {
+		q := pod.Requests()[name]
+		reason += " " + strconv.FormatInt(q.MilliValue(), 10)
+	}
+	return sched.Unschedulable(reason)
 }
 
 // Score returns the load of the node in hundredths, by a look-up of the value of a query.

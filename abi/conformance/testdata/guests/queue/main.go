@@ -32,6 +32,12 @@ func (guest) Less(a, b sched.QueuedPodInfo) bool {
 	if x != y {
 		return x < y
 	}
+	if a.Attempts != b.Attempts {
+		return a.Attempts < b.Attempts
+	}
+	if a.InitialAttemptTimestamp != b.InitialAttemptTimestamp {
+		return a.InitialAttemptTimestamp < b.InitialAttemptTimestamp
+	}
 	return a.Timestamp > b.Timestamp
 }
 
