@@ -58,8 +58,9 @@ type compiled struct {
 	cancel context.CancelFunc
 	// ended is closed by cancel.
 	ended <-chan struct{}
-	// users is the number of versions that have it or wait for it. Runtime.mu guards it.
-	users int
+	// users is the number of versions that have it or wait for it, and instances the most that one of
+	// them may have. Runtime.mu guards both.
+	users, instances int
 
 	// cache is wazero's cache, if the module has a separate one. files serves its requests for
 	// machine code; nil if there is no cache of files.
@@ -94,10 +95,8 @@ type compiledKey struct {
 	compile      time.Duration
 	defineMemory bool
 	profile      bool
-	// domain is the plugin whose process has the module, empty for a module in this process. guests is
-	// the memory that its guests may have together.
+	// domain is the trust domain whose processes have the module, empty for a module in this process.
 	domain string
-	guests uint64
 }
 
 // compile returns the compiled module of a version. It compiles unless another version
@@ -113,11 +112,9 @@ func (rt *Runtime) compile(ctx context.Context, v *version, module []byte, ship 
 		defineMemory: v.dialect != nil && v.dialect.DefineMemory, profile: v.plugin.cfg.Profiler != nil,
 	}
 	if v.plugin.isolation() == IsolationProcess {
-		key.domain = "plugin " + v.plugin.label
-		// While a version is replaced, another one may have as many instances.
-		key.guests = min(rt.memory.Budget.Limit(), 2*uint64(v.limits.Instances)*v.limits.MemoryBytes)
+		key.domain = "domain " + v.plugin.domain()
 	}
-	c := rt.share(key, module, ship)
+	c := rt.share(key, v.limits.Instances, module, ship)
 	select {
 	case <-c.ready:
 		if c.err != nil {
@@ -135,16 +132,17 @@ func (rt *Runtime) compile(ctx context.Context, v *version, module []byte, ship 
 }
 
 // share returns the compiled module with a key, which may still be compiling, and counts one more
-// user of it.
-func (rt *Runtime) share(key compiledKey, module []byte, ship func(context.Context) ([]byte, error)) *compiled {
+// user of it, with so many instances.
+func (rt *Runtime) share(key compiledKey, instances int, module []byte, ship func(context.Context) ([]byte, error)) *compiled {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	if c := rt.compiled[key]; c != nil {
 		c.users++
+		c.instances = max(c.instances, instances)
 		return c
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &compiled{key: key, owner: rt, ready: make(chan struct{}), cancel: cancel, ended: ctx.Done(), users: 1}
+	c := &compiled{key: key, owner: rt, ready: make(chan struct{}), cancel: cancel, ended: ctx.Done(), users: 1, instances: instances}
 	rt.compiled[key] = c
 	rt.building.Add(1) // The calling version is counted already, so the Runtime is not closed.
 	go c.build(ctx, module, ship)

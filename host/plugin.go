@@ -124,6 +124,19 @@ func (p *Plugin) isolation() Isolation {
 	return cmp.Or(p.cfg.Isolation, p.runtime.minimum, IsolationNone)
 }
 
+// domain returns the trust domain of a plugin whose guest runs in another process: what its label has
+// before a slash, unless the program has set it.
+func (p *Plugin) domain() string {
+	if p.with.Domain != "" {
+		return p.with.Domain
+	}
+	before, _, named := strings.Cut(p.label, "/")
+	if !named {
+		return ""
+	}
+	return before + "/"
+}
+
 // open returns the source of the module of a plugin, or every mistake of its configuration.
 func (rt *Runtime) open(cfg *Config, adapter *Adapter) (Source, error) {
 	mistakes := adapter.Validate(cfg)
@@ -214,8 +227,8 @@ func (p *Plugin) acquire(ctx context.Context, pinned *version, again *Instance) 
 		} else if inst == nil {
 			inst, err = v.another(ctx)
 		}
-		if err == nil && inst.remote != nil && !inst.remote.alive() {
-			v.discard(inst) // Its process has ended while it was idle.
+		if err == nil && inst.remote != nil && (!inst.remote.alive() || inst != again && inst.remote.moves()) {
+			v.discard(inst) // Its process has ended while it was idle, or is to end.
 			v.pool.lose(inst)
 			continue
 		}

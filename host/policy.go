@@ -63,14 +63,16 @@ const (
 	// IsolationNone runs the guest in the process of the component.
 	IsolationNone Isolation = "none"
 	// IsolationProcess compiles and runs the guest in a child process without privileges, files and
-	// network: the program itself, executed again. Each module of a plugin has one. It needs Linux on
-	// amd64 or arm64. A call takes some microseconds more, and so does each call of the host. The
+	// network: the program itself, executed again. Modules are compiled in one each. Ten seconds after
+	// the last load, the plugins of a Runtime whose labels have the same text before the first slash, or
+	// no slash, share one: they are a trust domain. It needs Linux on amd64 or arm64. A call takes some microseconds more, and so does each call of the host. The
 	// machine code is not cached, compiled forms are not used, and the plugin cannot have a Profiler.
 	// The child is shut in by an init function of this package: those of packages that do not import
 	// it may run before, without the variables and files of the parent.
 	//
 	// A process that ends, or does not answer in the time of its call, costs its calls an error, and
-	// is replaced, five times within a minute.
+	// is replaced, five times within a minute. One that plugins share is replaced once within a minute;
+	// after that each module has one of its own for a time.
 	IsolationProcess Isolation = "process"
 )
 

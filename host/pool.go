@@ -314,18 +314,14 @@ func (p *pool) move(inst *Instance) {
 	}
 }
 
-// sweep discards each idle instance that was already idle in the previous sweep and not taken in
-// between, unless its memory is wanted. rest is called with each idle instance: parts of a plugin's
-// machine code that only its start needed stay out of memory while it serves calls.
-func (p *pool) sweep(rest func()) {
+// sweep discards each idle instance for which over returns true, unless its memory is wanted.
+func (p *pool) sweep(over func(inst *Instance) bool) {
 	for i := range p.slots {
 		inst := p.takeFrom(&p.slots[i])
 		if inst == nil {
 			continue
 		}
-		rest()
-		if !inst.swept || inst.retained.Load() > 0 {
-			inst.swept = true
+		if !over(inst) || inst.retained.Load() > 0 {
 			p.put(inst)
 			continue
 		}

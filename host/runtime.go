@@ -57,6 +57,7 @@ type Runtime struct {
 	// recorders are those of open plugins.
 	recorders map[recorderKey]*recorder
 	compiled  map[compiledKey]*compiled
+	domains   map[string]*domain
 	closed    bool
 	// borrowed is set if the cache is that of another Runtime, which closes it.
 	borrowed bool
@@ -269,7 +270,13 @@ func (rt *Runtime) sweep() {
 	rt.mu.Unlock()
 	for _, p := range plugins {
 		if v := p.current.Load(); v.snapshot != nil {
-			v.pool.sweep(v.compiled.rest)
+			v.pool.sweep(func(inst *Instance) bool {
+				// Parts of the machine code that only the start needed stay out of memory.
+				v.compiled.rest()
+				was := inst.swept
+				inst.swept = true
+				return was
+			})
 		}
 	}
 	rt.mu.Lock()

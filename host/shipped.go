@@ -66,7 +66,7 @@ func Precompile(ctx context.Context, module []byte, limits Limits) (form []byte,
 	key := compiledKey{
 		digest: digestOf(module), memoryBytes: limits.MemoryBytes, stackBytes: limits.StackBytes, compile: max(limits.Compile, defaultCompile),
 	}
-	c := rt.share(key, module, nil)
+	c := rt.share(key, 1, module, nil)
 	defer rt.release(c)
 	select {
 	case <-c.ready:

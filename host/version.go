@@ -208,6 +208,9 @@ func (v *version) load(ctx context.Context, module []byte, ship func(context.Con
 	}
 	v.pool.count = 1
 	v.pool.put(inst)
+	if v.snapshot != nil && v.compiled.remote != nil {
+		v.compiled.remote.join()
+	}
 	return nil
 }
 

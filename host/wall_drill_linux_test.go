@@ -181,7 +181,7 @@ var attempts = []attempt{
 	call("set the clock", unix.SYS_CLOCK_SETTIME, is(0), room),
 	call("make a 32-bit call", 0x40000000+39),
 	{name: "cut the memory that it shares", try: func(*walled, uint64) uint64 {
-		for fd := uintptr(4); fd < 64; fd++ {
+		for fd := uintptr(4); fd < 4096; fd++ {
 			if _, _, errno := syscall.RawSyscall(unix.SYS_FTRUNCATE, fd, 0, 0); errno == 0 {
 				return 0
 			}
@@ -190,7 +190,7 @@ var attempts = []attempt{
 	}},
 	{name: "change a file that is mapped", try: func(*walled, uint64) uint64 {
 		// Its machine code, and the images of its guests.
-		for fd := uintptr(4); fd < 64; fd++ {
+		for fd := uintptr(4); fd < 4096; fd++ {
 			if _, _, errno := syscall.RawSyscall6(unix.SYS_MMAP, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED, fd, 0); errno == 0 {
 				return 0
 			}
@@ -204,7 +204,7 @@ var attempts = []attempt{
 		page := make([]byte, 4096)
 		page[0] = 1
 		at := uintptr(unsafe.Pointer(&page[0])) / uintptr(os.Getpagesize()) * 8
-		for fd := uintptr(4); fd < 64; fd++ {
+		for fd := uintptr(4); fd < 4096; fd++ {
 			var entry uint64
 			if n, _, _ := syscall.RawSyscall6(unix.SYS_PREAD64, fd, uintptr(unsafe.Pointer(&entry)), 8, at, 0, 0); n == 8 && entry<<9 != 0 {
 				return 0
@@ -213,7 +213,7 @@ var attempts = []attempt{
 		return uint64(unix.EPERM)
 	}},
 	{name: "use up the memory", try: func(*walled, uint64) uint64 {
-		_, err := unix.Mmap(-1, 0, 3<<30, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+		_, err := unix.Mmap(-1, 0, 8<<30, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 		if errno, ok := err.(unix.Errno); ok {
 			return uint64(errno)
 		}
@@ -323,11 +323,18 @@ func TestEscapeDrill(t *testing.T) {
 			t.Errorf("without a wall: %s: error %d, %v; the drill does not show anything", attempts[n].name, errno, err)
 		}
 	}
-	sibling, p := drill(t, rt, "sibling"), drill(t, rt, "guest")
+	gathering(t)
+	sibling, p, shared := drill(t, rt, "other/sibling"), drill(t, rt, "alone/guest"), drill(t, rt, "guest")
+	loadXor(t, rt, "beside", 1, "")
+	gather(rt, "")
+	process := processOf(t, shared)
+	if len(process.modules) != 2 {
+		t.Fatalf("the process has %d modules, want that of the drill and another", len(process.modules))
+	}
 	for n, a := range attempts {
 		t.Run(a.name, func(t *testing.T) {
 			if a.lies {
-				p := drill(t, rt, "liar "+strconv.Itoa(n))
+				p := drill(t, rt, "liar "+strconv.Itoa(n)+"/guest")
 				defer p.Close(context.Background())
 				errno, err := try(t, p, n, 0)
 				if err == nil {
@@ -343,14 +350,19 @@ func TestEscapeDrill(t *testing.T) {
 				if errno, err := try(t, p, n, arg); errno == 0 || err != nil {
 					t.Errorf("with %d: error %d, %v; want an error number", arg, errno, err)
 				}
+				if errno, err := try(t, shared, n, arg); errno == 0 || err != nil {
+					t.Errorf("in a process that guests share, with %d: error %d, %v; want an error number", arg, errno, err)
+				}
 			}
 		})
 	}
 	if errno, err := try(t, sibling, 1, 0); errno == 0 || err != nil {
 		t.Errorf("the sibling answers %d, %v", errno, err)
 	}
-	if process := p.current.Load().compiled.remote.now; process.Err() != nil {
-		t.Errorf("the process that tried has ended: %v", process.Err())
+	for _, process := range []*remoteProcess{process, p.current.Load().compiled.remote.now} {
+		if process.Err() != nil {
+			t.Errorf("a process that tried has ended: %v", process.Err())
+		}
 	}
 }
 
@@ -684,7 +696,7 @@ func TestProcessesEndBeforeTheirFunctionsAreFound(t *testing.T) {
 // that it will be sent must not become those of others.
 func TestFilesStayOpenForAProcessThatStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &remote{now: &remoteProcess{ready: make(chan struct{})}}
+		r := &remote{now: &remoteProcess{ready: make(chan struct{})}, domain: new(Runtime).domain("")}
 		for _, file := range []*int{&r.file, &r.code} {
 			var err error
 			if *file, err = wall.NewFile(1); err != nil {

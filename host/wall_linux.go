@@ -13,6 +13,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -67,12 +68,15 @@ type wallRequest struct {
 	// CodeBytes is the size of the file for the machine code, and Compiled is set once that is there.
 	CodeBytes int
 	Compiled  bool
+	// More is set if the process gets another module, before any guest runs.
+	More bool
 }
 
 // wallInstance is what a child needs for an instance, beside its lane, or for its image. The files of
 // the image are passed with it.
 type wallInstance struct {
 	ID          uint64
+	Module      int
 	Least, Most uint64
 	// Image is the number of the image, 0 for none. Adopt is set for an instance that has a memory
 	// already.
@@ -101,6 +105,10 @@ const maxReply = 16 << 20
 // of guests.
 const dataBytes = 2 << 30
 
+// leastThreads is the number of threads of a child beside those of the instances that its plugins may
+// have, and runtimeThreads of them are for other work.
+const leastThreads, runtimeThreads = 128, 64
+
 // checkWall returns the reason why there is no isolation by process on this system.
 func checkWall() error { return nil }
 
@@ -112,6 +120,8 @@ type remote struct {
 	// code is the file for its machine code, as the first process has compiled it. Then it is sealed, and
 	// others begin with it.
 	code int
+	// domain is that of the module.
+	domain *domain
 
 	mu     sync.Mutex
 	now    *remoteProcess
@@ -122,14 +132,22 @@ type remote struct {
 	most time.Duration
 }
 
-// remoteProcess is a process that serves the module, or will. err is set before ready is closed.
+// remoteProcess is a process that serves modules, or will. err is set before ready is closed.
 type remoteProcess struct {
 	*wall.Process
-	ready chan struct{}
-	reply wallReply
-	err   error
+	modules []*remote
+	// data and threads bound it.
+	data    uint64
+	threads int
+	ready   chan struct{}
+	reply   wallReply // About the last module.
+	err     error
 	// instances is the number of instances that it was asked for.
 	instances atomic.Uint64
+	// retired is set once it gets no more instances. It is closed with the last of users.
+	retired atomic.Bool
+	using   sync.Mutex
+	users   int
 }
 
 // A process that ends is replaced maxEnds times within endsWithin.
@@ -168,8 +186,9 @@ func (c *compiled) buildRemote(ctx context.Context, module []byte) error {
 		unix.Close(file)
 		return err
 	}
-	c.remote = &remote{c: c, file: file, code: codeFile, request: wallRequest{
-		c.key.digest, c.key.memoryBytes, c.key.stackBytes, c.key.compile, c.key.defineMemory, c.owner.goPass, c.owner.engineName == EngineInterpreter, len(module), maxReply, code, false,
+	c.remote = &remote{c: c, file: file, code: codeFile, domain: c.owner.domain(c.key.domain), request: wallRequest{
+		Digest: c.key.digest, MemoryBytes: c.key.memoryBytes, StackBytes: c.key.stackBytes, Compile: c.key.compile, DefineMemory: c.key.defineMemory,
+		GoPass: c.owner.goPass, Interpreter: c.owner.engineName == EngineInterpreter, ModuleBytes: len(module), ReplyMax: maxReply, CodeBytes: code,
 	}}
 	begun := time.Now()
 	p, err := c.remote.process(ctx)
@@ -189,16 +208,18 @@ func (c *compiled) buildRemote(ctx context.Context, module []byte) error {
 // theirs. A module whose code is longer is compiled by each process.
 func codeBytes(module int) int { return roundUp(8*module, pageSize) + 1<<20 }
 
-// process returns the process of the module, which is started if there is none.
+// process returns the process that the module has alone, which is started if there is none.
 func (r *remote) process(ctx context.Context) (*remoteProcess, error) {
 	r.mu.Lock()
 	p := r.now
-	if p == nil || p.over() {
+	if p == nil || p.over() || p.full() {
 		if r.closed {
 			r.mu.Unlock()
 			return nil, ErrClosed
 		}
-		if now := time.Now(); p != nil {
+		if now := time.Now(); p != nil && !p.over() {
+			p.retire()
+		} else if p != nil {
 			for len(r.ends) > 0 && now.Sub(r.ends[0]) > endsWithin {
 				r.ends = r.ends[1:]
 			}
@@ -211,17 +232,58 @@ func (r *remote) process(ctx context.Context) (*remoteProcess, error) {
 				p.Close()
 			}
 		}
-		p = &remoteProcess{ready: make(chan struct{})}
+		p = newRemoteProcess(r)
 		r.now = p
-		go p.start(r)
+		go p.start(r.most, r.c.ended)
 	}
 	r.mu.Unlock()
+	return p, p.wait(ctx)
+}
+
+func newRemoteProcess(modules ...*remote) *remoteProcess {
+	data, threads := needs(modules)
+	return &remoteProcess{modules: modules, data: data, threads: threads, ready: make(chan struct{})}
+}
+
+// full reports whether the process serves, and has as many instances as its threads allow.
+func (p *remoteProcess) full() bool {
 	select {
 	case <-p.ready:
-		return p, p.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		p.using.Lock()
+		defer p.using.Unlock()
+		return p.users >= p.threads-runtimeThreads
+	default:
+		return false
 	}
+}
+
+// wait waits until the process serves, or ctx ends.
+func (p *remoteProcess) wait(ctx context.Context) error {
+	select {
+	case <-p.ready:
+		return p.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// use counts one more user of the process, or one less. It reports whether the process gets users.
+func (p *remoteProcess) use(n int) bool {
+	p.using.Lock()
+	defer p.using.Unlock()
+	if n > 0 && p.retired.Load() {
+		return false
+	}
+	if p.users += n; p.users == 0 && p.retired.Load() && p.Process != nil {
+		p.Close()
+	}
+	return true
+}
+
+// retire ends the process once it has no users.
+func (p *remoteProcess) retire() {
+	p.retired.Store(true)
+	p.use(0)
 }
 
 // over reports whether the process was started and serves no more.
@@ -247,11 +309,11 @@ type errRefused string
 
 func (e errRefused) Error() string { return string(e) }
 
-// start starts the process and gives it the module.
-func (p *remoteProcess) start(r *remote) {
+// start starts the process and gives it its modules, within most unless that is 0.
+func (p *remoteProcess) start(most time.Duration, ended <-chan struct{}) {
 	defer close(p.ready)
 	p.err = func() (err error) {
-		if p.Process, err = wall.Start(wall.Guest, dataBytes+r.c.key.guests); err != nil {
+		if p.Process, err = wall.Start(wall.Guest, p.data, p.threads); err != nil {
 			return err
 		}
 		answered := make(chan struct{})
@@ -259,64 +321,93 @@ func (p *remoteProcess) start(r *remote) {
 		go func() { // A compilation that nobody waits for is stopped.
 			select {
 			case <-answered:
-			case <-r.c.ended:
+			case <-ended:
 				p.Kill(context.Canceled)
 			}
 		}()
-		begun, most := time.Now(), r.most
+		begun := time.Now()
 		late := fmt.Errorf("the process of the guest does not start: %w within %s", context.DeadlineExceeded, most)
 		if most != 0 {
 			timer := time.AfterFunc(most, func() { p.Kill(late) })
 			defer timer.Stop()
 		}
-		file, err := wall.NewFile(maxReply)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(file)
-		packet, err := json.Marshal(r.request)
-		if err != nil {
-			return err
-		}
-		if err = p.Send(packet, r.file, file, r.code); err != nil {
-			return err
-		}
-		if packet, err = p.Receive(); err != nil {
-			return err
-		}
-		if most != 0 && time.Since(begun) > most { // The timer of a busy machine can be later than the answer.
-			return late
-		}
-		n, err := strconv.Atoi(string(packet))
-		if err != nil || n < 0 || n > maxReply {
-			return fmt.Errorf("the process of the guest answers %.40q", packet)
-		}
-		text := make([]byte, n)
-		for at := 0; at < n; {
-			read, err := unix.Pread(file, text[at:], int64(at))
-			if err != nil || read == 0 {
-				return fmt.Errorf("read the answer of the process of the guest: %w", err)
+		for n, r := range p.modules {
+			if err := p.give(r, n < len(p.modules)-1); err != nil {
+				return err
 			}
-			at += read
-		}
-		if err := json.Unmarshal(text, &p.reply); err != nil {
-			return fmt.Errorf("read the answer of the process of the guest: %w", err)
-		}
-		if p.reply.Err != "" {
-			return errRefused(cut.Text([]byte(p.reply.Err), maxErrorBytes))
-		}
-		if p.reply.Compiled && !r.request.Compiled {
-			// Neither this process nor one that follows can change what it executes.
-			if err := wall.Seal(r.code); err != nil {
-				return fmt.Errorf("seal the machine code of the guest: %w", err)
+			if most != 0 && time.Since(begun) > most { // The timer of a busy machine can be later than the answer.
+				return late
 			}
-			r.request.Compiled = true
 		}
-		return p.reply.check(r.request.MemoryBytes)
+		return nil
 	}()
 	if p.err != nil && p.Process != nil {
 		p.Close()
 	}
+}
+
+// needs returns the bounds of a process with modules: its private memory, and its threads, of which each
+// instance that waits for a call has one. While a version is replaced, another one may have as many
+// instances.
+func needs(modules []*remote) (data uint64, threads int) {
+	rt := modules[0].c.owner
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	guests := uint64(0)
+	for _, r := range modules {
+		n := 2 * r.c.users * r.c.instances
+		threads += n
+		guests += uint64(n) * r.c.key.memoryBytes
+	}
+	return dataBytes + min(rt.memory.Budget.Limit(), guests), leastThreads + threads
+}
+
+// give gives the process a module, after which there are more or not.
+func (p *remoteProcess) give(r *remote, more bool) error {
+	file, err := wall.NewFile(maxReply)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(file)
+	request := r.request
+	request.More = more
+	packet, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	if err = p.Send(packet, r.file, file, r.code); err != nil {
+		return err
+	}
+	if packet, err = p.Receive(); err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(string(packet))
+	if err != nil || n < 0 || n > maxReply {
+		return fmt.Errorf("the process of the guest answers %.40q", packet)
+	}
+	text := make([]byte, n)
+	for at := 0; at < n; {
+		read, err := unix.Pread(file, text[at:], int64(at))
+		if err != nil || read == 0 {
+			return fmt.Errorf("read the answer of the process of the guest: %w", err)
+		}
+		at += read
+	}
+	p.reply = wallReply{}
+	if err := json.Unmarshal(text, &p.reply); err != nil {
+		return fmt.Errorf("read the answer of the process of the guest: %w", err)
+	}
+	if p.reply.Err != "" {
+		return errRefused(cut.Text([]byte(p.reply.Err), maxErrorBytes))
+	}
+	if p.reply.Compiled && !r.request.Compiled {
+		// Neither this process nor one that follows can change what it executes.
+		if err := wall.Seal(r.code); err != nil {
+			return fmt.Errorf("seal the machine code of the guest: %w", err)
+		}
+		r.request.Compiled = true
+	}
+	return p.reply.check(r.request.MemoryBytes)
 }
 
 // check returns an error for a description that no module has.
@@ -335,6 +426,7 @@ func (r *wallReply) check(memoryBytes uint64) error {
 
 // free ends the process.
 func (r *remote) free() {
+	r.domain.leave(r)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
@@ -404,16 +496,21 @@ func (c *compiled) instantiateRemote(ctx context.Context, inst *Instance) (_ api
 	most := inst.version.limits.Timeout
 	once, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("the process of the guest is not ready: %w of %s", context.DeadlineExceeded, most))
 	defer cancel()
-	p, err := c.remote.process(once)
-	if err != nil {
-		return nil, err
-	}
-	r.process, r.id = p, p.instances.Add(1)
-	request := wallInstance{ID: r.id, Least: r.view.least, Most: r.view.most}
 	from := inst.version.snapshot
 	if c.info.Starts { // As in newMemory.
 		from = nil
 	}
+	p, err := c.remote.serving(once, from != nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			p.use(-1)
+		}
+	}()
+	r.process, r.id = p, p.instances.Add(1)
+	request := wallInstance{ID: r.id, Module: slices.Index(p.modules, c.remote), Least: r.view.least, Most: r.view.most}
 	if err := r.sendImage(request, from, r.file); err != nil {
 		return nil, err
 	}
@@ -484,6 +581,11 @@ func (r *remoteInstance) free() {
 
 // alive reports whether the process of an instance serves.
 func (r *remoteInstance) alive() bool { return r.failure() == nil }
+
+// moves reports whether an idle instance is replaced by one in the process that its domain shares.
+func (r *remoteInstance) moves() bool {
+	return r.process.retired.Load() && r.inst.version.snapshot != nil && r.inst.retained.Load() <= 0
+}
 
 // failure returns the reason why the process serves no more, nil if it serves.
 func (r *remoteInstance) failure() error {
@@ -825,6 +927,7 @@ func (r *remoteInstance) Close(context.Context) error {
 		r.send(opClose, 0, nil, "")
 	}
 	r.process.Remove(&r.lane)
+	r.process.use(-1)
 	r.free()
 	r.inst.linear.Free()
 	return nil
@@ -958,25 +1061,43 @@ func (m *remoteMemory) Grow(pages uint32) (before uint32, ok bool) {
 
 func init() { wall.Main(wall.Guest, func(child *wall.Child) { serveWall(child, walledFunction) }) }
 
-// serveWall serves a module in a child. host returns the function for an import of the module.
+// serveWall serves modules in a child. host returns the function for an import of a module.
 func serveWall(child *wall.Child, host func(fn wasmbin.Extern, n int) api.GoModuleFunc) {
-	packet, files, ok := child.Receive()
-	var request wallRequest
-	if !ok || len(files) != 3 || json.Unmarshal(packet, &request) != nil {
-		return
+	all := walledInstances{tidy: time.AfterFunc(time.Hour, debug.FreeOSMemory), images: map[uint64]*walledImage{}, instances: map[uint64]*walled{}}
+	for more := true; more; {
+		packet, files, ok := child.Receive()
+		var request wallRequest
+		if !ok || len(files) != 3 || json.Unmarshal(packet, &request) != nil || all.build(child, &request, files, host) != nil {
+			return
+		}
+		more = request.More
 	}
+	for {
+		packet, files, ok := child.Receive()
+		var request wallInstance
+		if !ok || json.Unmarshal(packet, &request) != nil || all.take(&request, files) != nil {
+			return
+		}
+	}
+}
+
+// build compiles a module and tells the parent. After an error the child must end.
+func (a *walledInstances) build(child *wall.Child, request *wallRequest, files []int, host func(fn wasmbin.Extern, n int) api.GoModuleFunc) error {
 	module, err := wall.Map(files[0], request.ModuleBytes)
 	if err != nil {
-		return
+		return err
 	}
 	reply, err := wall.Map(files[1], request.ReplyMax)
 	if err != nil {
-		return
+		return err
 	}
-	c, answer := buildWalled(&request, module, files[2], host)
+	c, answer := buildWalled(request, module, files[2], host)
+	a.modules = append(a.modules, c)
 	answer.Weak = child.Weak
-	if err := wall.Lock(); err != nil {
-		answer.Err = err.Error()
+	if !request.More {
+		if err := wall.Lock(); err != nil {
+			answer.Err = err.Error()
+		}
 	}
 	length := func() int { // In a function, so that the text is not kept.
 		text, err := json.Marshal(answer)
@@ -993,21 +1114,15 @@ func serveWall(child *wall.Child, host func(fn wasmbin.Extern, n int) api.GoModu
 		splitMapping(c.code, pieceBytes)
 		dropPages(c.code)
 	}
-	debug.FreeOSMemory()
+	debug.FreeOSMemory() // The next module is compiled where this one's garbage was.
 	child.Send([]byte(strconv.Itoa(length)))
-	all := walledInstances{c: c, images: map[uint64]*walledImage{}, instances: map[uint64]*walled{}}
-	for {
-		packet, files, ok := child.Receive()
-		var request wallInstance
-		if !ok || json.Unmarshal(packet, &request) != nil || all.take(&request, files) != nil {
-			return
-		}
-	}
+	return nil
 }
 
 // walledInstances are the instances of a child, and their images.
 type walledInstances struct {
-	c         *compiled
+	modules   []*compiled
+	tidy      *time.Timer // Gives the garbage of starts back, a second after the last one.
 	mu        sync.Mutex
 	images    map[uint64]*walledImage
 	instances map[uint64]*walled
@@ -1022,8 +1137,8 @@ type walledImage struct {
 
 // take does what a packet asks for. After an error the child must end.
 func (a *walledInstances) take(request *wallInstance, files []int) error {
-	if !request.Adopt && len(files) == 0 {
-		return errors.New("no lane")
+	if !request.Adopt && (len(files) == 0 || uint(request.Module) >= uint(len(a.modules))) {
+		return errors.New("no lane or no module")
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -1171,7 +1286,7 @@ type walledContext struct {
 var walledAllocator = snapmem.Allocator{Budget: snapmem.NewBudget(0)}
 
 func newWalled(all *walledInstances, request *wallInstance, lane wall.Lane) *walled {
-	w := &walled{all: all, c: all.c, id: request.ID, request: request, lane: lane, adopted: make(chan *walledImage, 1)}
+	w := &walled{all: all, c: all.modules[request.Module], id: request.ID, request: request, lane: lane, adopted: make(chan *walledImage, 1)}
 	w.ctx.walled, w.allocator.walled = w, w
 	w.ctx.Context = experimental.WithMemoryAllocator(context.Background(), &w.allocator)
 	return w
@@ -1282,6 +1397,7 @@ func (w *walled) handle(m wall.Message) bool {
 			for _, g := range w.c.info.Globals {
 				w.globals = append(w.globals, w.module.ExportedGlobal(g.Name).(api.MutableGlobal))
 			}
+			w.all.tidy.Reset(time.Second)
 		}
 	case opBind:
 		name := string(w.lane.Text())

@@ -12,7 +12,11 @@ import (
 // checkWall returns the reason why there is no isolation by process on this system.
 func checkWall() error { return errors.New("isolation by process needs Linux on amd64 or arm64") }
 
+type domain struct{}
+
 type remote struct{}
+
+func (*remote) join() {}
 
 func (*remote) free() {}
 
@@ -27,6 +31,8 @@ func (*version) newRemoteMemory(*Instance, uint64, uint64) error { return checkW
 type remoteInstance struct{ restored bool }
 
 func (*remoteInstance) alive() bool { return false }
+
+func (*remoteInstance) moves() bool { return false }
 
 func (*remoteInstance) failure() error { return checkWall() }
 

@@ -31,6 +31,7 @@ var groups = []struct {
 }{
 	{"host", benchHost},
 	{"isolation", benchIsolation},
+	{"shared", benchShared},
 	{"guest", benchGuest},
 	{"sched", benchSched},
 	{"state", benchState},

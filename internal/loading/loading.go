@@ -23,6 +23,8 @@ type Settings struct {
 	Compiled func() error
 	// Unconfigured starts the guest and no more: it is neither configured nor probed.
 	Unconfigured bool
+	// Domain is the trust domain of a guest in another process. Default: that of the plugin's name.
+	Domain string
 	// Account is charged for the calls of the plugin. By default it is that of the host.Observer.
 	Account Account
 }

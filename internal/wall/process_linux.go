@@ -90,8 +90,8 @@ func NewProcess(socket int) *Process {
 	return &Process{socket: socket, lanes: map[*Lane]struct{}{}, done: make(chan struct{})}
 }
 
-// Start starts a child in a role, with so many bytes of private memory at most.
-func Start(role string, bytes uint64) (*Process, error) {
+// Start starts a child in a role, with so many bytes of private memory and so many threads at most.
+func Start(role string, bytes uint64, threads int) (*Process, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("start a process for a guest: %w", err)
@@ -106,7 +106,7 @@ func Start(role string, bytes uint64) (*Process, error) {
 			attr := w.attr
 			attr.Pdeathsig = unix.SIGKILL
 			attr.Setsid = true // Signals of a terminal are for the parent.
-			p.process, err = os.StartProcess("/proc/self/exe", []string{role, strconv.FormatUint(bytes, 10)}, &os.ProcAttr{Dir: "/", Env: []string{}, Files: []*os.File{nil, nil, nil, theirs}, Sys: &attr})
+			p.process, err = os.StartProcess("/proc/self/exe", []string{role, strconv.FormatUint(bytes, 10), strconv.Itoa(threads)}, &os.ProcAttr{Dir: "/", Env: []string{}, Files: []*os.File{nil, nil, nil, theirs}, Sys: &attr})
 			if err == nil {
 				if w.weak != "" {
 					p.Weak = append(p.Weak, fmt.Sprintf("%s: %v", w.weak, errors.Join(errs...)))
@@ -249,17 +249,18 @@ type Child struct {
 // Main returns if the process is not a child in the role. Otherwise it shuts the process in, has serve
 // serve, and ends the process.
 func Main(role string, serve func(*Child)) {
-	if len(os.Args) != 2 || os.Args[0] != role {
+	if len(os.Args) != 3 || os.Args[0] != role {
 		return
 	}
 	data, err := strconv.ParseUint(os.Args[1], 10, 62)
-	if err != nil {
+	threads, wrong := strconv.ParseUint(os.Args[2], 10, 31)
+	if err != nil || wrong != nil {
 		return
 	}
 	if kind, err := unix.GetsockoptInt(channel, unix.SOL_SOCKET, unix.SO_TYPE); err != nil || kind != unix.SOCK_SEQPACKET {
 		return
 	}
-	weak, err := shutIn(data)
+	weak, err := shutIn(data, threads)
 	if err != nil {
 		os.Exit(3)
 	}

@@ -21,9 +21,9 @@ import (
 )
 
 // shutIn takes everything from the process that serving does not need, and leaves it so many bytes of
-// private memory. weak are the parts that the kernel or the program does not have. After an error the
+// private memory and threads. weak are the parts that the kernel or the program does not have. After an error the
 // process must end.
-func shutIn(data uint64) (weak []string, err error) {
+func shutIn(data, threads uint64) (weak []string, err error) {
 	runtime.GOMAXPROCS(min(runtime.NumCPU(), 4)) // It also ends the runtime's reads of the cgroup.
 	debug.SetGCPercent(50)
 	// The runtime's poller must have its descriptors before no more can be made.
@@ -40,17 +40,19 @@ func shutIn(data uint64) (weak []string, err error) {
 	// It opens the list of the process's pages, which has no addresses for a process without
 	// capabilities.
 	snapmem.Prepare()
+	files := unix.Rlimit{Max: maxFiles}
+	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &files)
 	for _, l := range []struct {
 		resource int
 		most     uint64
-	}{{unix.RLIMIT_CORE, 0}, {unix.RLIMIT_FSIZE, 0}, {unix.RLIMIT_MEMLOCK, 0}, {unix.RLIMIT_MSGQUEUE, 0}, {unix.RLIMIT_DATA, data}, {unix.RLIMIT_NOFILE, 64}} {
+	}{{unix.RLIMIT_CORE, 0}, {unix.RLIMIT_FSIZE, 0}, {unix.RLIMIT_MEMLOCK, 0}, {unix.RLIMIT_MSGQUEUE, 0}, {unix.RLIMIT_DATA, data}, {unix.RLIMIT_NOFILE, min(files.Max, maxFiles)}} {
 		if err := unix.Setrlimit(l.resource, &unix.Rlimit{Cur: l.most, Max: l.most}); err != nil {
 			return nil, err
 		}
 	}
 	// In a user namespace it counts the threads of this process alone.
 	if os.Getpid() == 1 {
-		_ = unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: 128, Max: 128})
+		_ = unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: threads, Max: threads})
 	} else {
 		weak = append(weak, "threads are not bounded: the process has no namespace")
 	}
@@ -65,6 +67,9 @@ func shutIn(data uint64) (weak []string, err error) {
 	}
 	return weak, install(filter(true))
 }
+
+// maxFiles is the maximum number of files of a child, which its parent sends: those of snapshots.
+const maxFiles = 4096
 
 // closeFiles closes all files but the standard streams, which are /dev/null, the channel, and those of
 // the runtime's poller.

@@ -198,6 +198,18 @@ func (p *Policy) namespaced(id string) bool {
 	return p.NamespacedName.Namespace != "" || strings.HasPrefix(id, "namespaced-")
 }
 
+// domain returns the trust domain of the policy with an id: its namespace, or all policies of the cluster.
+// If only the id tells that there is a namespace, the policy is alone.
+func (p *Policy) domain(id string) string {
+	switch {
+	case p.NamespacedName.Namespace != "":
+		return "namespace " + p.NamespacedName.Namespace
+	case p.namespaced(id):
+		return "policy " + id
+	}
+	return "cluster"
+}
+
 // built returns the part of a policy that requires loading after a change, in JSON. The other
 // fields apply to answers, and a change of them loads nothing.
 func (p *Policy) built() string {

@@ -22,6 +22,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/rego"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/boolexpr"
+	"github.com/kubewasm/kubewasm/internal/loading"
 	"github.com/kubewasm/kubewasm/internal/serving"
 )
 
@@ -452,6 +453,9 @@ func (f *fetches) sources(p *Policy, loaded bool) (sources []host.Source) {
 // build loads a policy or a group.
 func (s *Server) build(ctx context.Context, l *load, p *Policy, modules *fetches) (admission.Policy, error) {
 	id := l.id
+	settings := loading.Of(ctx)
+	settings.Domain = p.domain(id)
+	ctx = loading.With(ctx, settings)
 	if len(p.Policies) == 0 {
 		plugin, err := s.buildPlugin(ctx, l, id, p.namespaced(id), true, &p.Member, modules)
 		if err != nil {

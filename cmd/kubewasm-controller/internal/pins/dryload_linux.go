@@ -44,7 +44,7 @@ func loadDry(ctx context.Context, of dryLoad, spec, module []byte, timeout time.
 			part, at = part[n:], at+n
 		}
 	}
-	p, err := wall.Start(role, of.MemoryBytes)
+	p, err := wall.Start(role, of.MemoryBytes, 128)
 	if err != nil {
 		return err
 	}
