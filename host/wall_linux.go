@@ -1186,8 +1186,8 @@ func (w *walled) serve(image *walledImage) {
 	} else {
 		w.linear, err = walledAllocator.New(w.request.Least, w.request.Most)
 	}
-	for err == nil {
-		_ = w.lane.Wait(nil)
+	for idle := w.lane; err == nil; { // It learns the times between calls.
+		_ = idle.Wait(nil)
 		if !w.handle(w.receive()) {
 			break
 		}
