@@ -40,10 +40,14 @@ func shutIn(data uint64) (weak []string, err error) {
 	// It opens the list of the process's pages, which has no addresses for a process without
 	// capabilities.
 	snapmem.Prepare()
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return nil, err
+	}
 	for _, l := range []struct {
 		resource int
 		most     uint64
-	}{{unix.RLIMIT_CORE, 0}, {unix.RLIMIT_FSIZE, 0}, {unix.RLIMIT_MEMLOCK, 0}, {unix.RLIMIT_MSGQUEUE, 0}, {unix.RLIMIT_DATA, data}, {unix.RLIMIT_NOFILE, 64}} {
+	}{{unix.RLIMIT_CORE, 0}, {unix.RLIMIT_FSIZE, 0}, {unix.RLIMIT_MEMLOCK, 0}, {unix.RLIMIT_MSGQUEUE, 0}, {unix.RLIMIT_DATA, data}, {unix.RLIMIT_NOFILE, min(files.Max, maxFiles)}} {
 		if err := unix.Setrlimit(l.resource, &unix.Rlimit{Cur: l.most, Max: l.most}); err != nil {
 			return nil, err
 		}
@@ -65,6 +69,10 @@ func shutIn(data uint64) (weak []string, err error) {
 	}
 	return weak, install(filter(true))
 }
+
+// maxFiles is the maximum number of files that the parent may pass a child: one or two for the snapshot of
+// each plugin.
+const maxFiles = 4096
 
 // closeFiles closes all files but the standard streams, which are /dev/null, the channel, and those of
 // the runtime's poller.
