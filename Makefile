@@ -58,6 +58,18 @@ hammers-adapters:
 	CGO_ENABLED=1 go test -race -timeout 50m -run TestCountPods ./sched
 	cd host/oci/e2e && CGO_ENABLED=1 go test -race -timeout 50m -run 'Storm|ManySources' .
 
+# What is tested of guests in this process, with each of them in a process of its own. make kubernetes
+# compares such guests with the scheduler's plugins, too.
+.PHONY: isolation isolation-quick
+isolation: ## Run the conformance suite, hostile guests, replays and the packages with guests at isolation: process: 15 minutes.
+	KUBEWASM_DEBUG=process go test -timeout 90m ./host ./host/service ./host/shadow ./abi/conformance ./admission ./hooks ./sched ./internal/replay
+	cd hooks/runtime && KUBEWASM_DEBUG=process go test -timeout 30m -run ARecordingOf ./standalone
+	cd sched/kube137 && KUBEWASM_DEBUG=process go test -timeout 30m -run ARecordingOf .
+isolation-quick: ## Run what make isolation finds most with: 2 minutes.
+	KUBEWASM_DEBUG=process go test -short ./host -run 'TestWASI|TestWorkOfWASI|TestStateOfWASI|TestReset|TestDialect|TestSession|TestHammerOfTraps|TestHostile/(bomb|bulk|recursion|stack|wasi-path)'
+	KUBEWASM_DEBUG=process go test -run ARecordingOf ./admission ./hooks ./host/service
+	KUBEWASM_DEBUG=process go test -run 'TestConversions|TestHook' ./abi/conformance
+
 # Rust of Debian 12, the oldest that the crate supports, before one of the user's own.
 .PHONY: languages
 languages: ## Test new plugins of each kind, and the SDKs of other languages than Go at length, which needs their toolchains: 2 minutes.

@@ -206,6 +206,7 @@ func TestObjectsThatAreGranted(t *testing.T) {
 		"v1/nodes": some("/n1", "/n2"),
 	}}
 	cfg.Objects = []host.ObjectGrant{{Resource: "v1/pods"}, {Resource: "v1/secrets", Namespaces: []string{"shop", "bank"}}, {Resource: "v1/nodes"}}
+	cfg.Limits.Fuel, cfg.Limits.Timeout = 50_000_000, time.Minute // Questions for ever end by their fuel.
 	engine := admission.NewEngine(load(t, cfg))
 	const named = "the plugin's configuration "
 	for name, test := range map[string]struct{ question, want string }{

@@ -128,6 +128,7 @@ func (r *recorder) Restarted(plugin string, replaced bool)     {}
 
 func TestSessionIsOneCall(t *testing.T) {
 	cfg := dialectConfig()
+	cfg.Limits.Timeout = time.Minute
 	observer := &recorder{}
 	cfg.Observer = observer
 	p := load(t, cfg)

@@ -223,7 +223,7 @@ func TestHostile(t *testing.T) {
 		t.Fatalf("%d guests, want at least 40", len(guests))
 	}
 	slices.SortFunc(guests, func(a, b hostile) int { return strings.Compare(a.name, b.name) })
-	before := runtime.NumGoroutine()
+	before := goroutines(t)
 	rt, err := host.NewRuntime(host.RuntimeConfig{})
 	if err != nil {
 		t.Fatal(err)
@@ -253,7 +253,11 @@ func TestHostile(t *testing.T) {
 				run := func() {
 					g.run(t, rt, host.Limits{Instances: instances, Fuel: fuel(g), Timeout: time.Minute}, g.wants)
 					if g.endless != nil && instances == 1 && !race.Enabled {
-						g.run(t, rt, host.Limits{Instances: 1, Fuel: math.MaxInt64, Timeout: 20 * time.Millisecond}, *g.endless)
+						timeout := 20 * time.Millisecond
+						if !strings.HasPrefix(g.endless.text, "timeout") { // It ends by itself, sooner or later.
+							timeout = time.Minute
+						}
+						g.run(t, rt, host.Limits{Instances: 1, Fuel: math.MaxInt64, Timeout: timeout}, *g.endless)
 					}
 				}
 				// What a guest does to others it does every time. What other
@@ -261,7 +265,7 @@ func TestHostile(t *testing.T) {
 				// it comes back each time, and is longer by far than what the
 				// machine shows meanwhile without guests.
 				limit := func() time.Duration { return tolerated + 2*baseline[instances] }
-				judged := !race.Enabled && !self.Emulated()
+				judged := !race.Enabled && !self.Emulated() && !host.Remote()
 				begin := time.Now()
 				pause := ticker.during(run)
 				for range 10 {
@@ -328,7 +332,7 @@ func (g hostile) run(t *testing.T, rt *host.Runtime, limits host.Limits, w want)
 	// An instance that was lost would be missing now, and keep Close waiting.
 	var all []*host.Instance
 	for range limits.Instances {
-		inst, err := p.Acquire(t.Context())
+		inst, err := acquireServed(t.Context(), p)
 		if err != nil {
 			t.Errorf("acquire all instances: %v", err)
 			break
@@ -343,14 +347,24 @@ func (g hostile) run(t *testing.T, rt *host.Runtime, limits host.Limits, w want)
 	}
 	// One for each call and one for each place in the pool, doubled since a
 	// reset makes a new state, too.
-	if most := int64(2 * limits.Instances * (calls + 1)); made.Load() > most {
+	if most := int64(2 * limits.Instances * (calls + 1)); made.Load() > most && !host.Remote() {
 		t.Errorf("%d instances made, want at most %d", made.Load(), most)
 	}
 }
 
+// acquireServed is [host.Plugin.Acquire], and waits for the process that follows one which the host has
+// ended: on a busy machine that takes longer than a short timeout of the plugin.
+func acquireServed(ctx context.Context, p *host.Plugin) (*host.Instance, error) {
+	inst, err := p.Acquire(ctx)
+	for host.Remote() && errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		inst, err = p.Acquire(ctx)
+	}
+	return inst, err
+}
+
 // callNode calls filter on an instance of the pool.
 func callNode(ctx context.Context, p *host.Plugin, node uint64) (uint64, error) {
-	inst, err := p.Acquire(ctx)
+	inst, err := acquireServed(ctx, p)
 	if err != nil {
 		return 0, err
 	}
@@ -444,14 +458,19 @@ func TestHammerOfTrapsAndCloses(t *testing.T) {
 	} else if testing.Short() {
 		duration /= 10
 	}
-	before := runtime.NumGoroutine()
+	// In another process a call waits for a processor whenever the two take turns.
+	timeout := 5 * time.Millisecond
+	if host.Remote() {
+		timeout = time.Minute
+	}
+	before := goroutines(t)
 	rt, err := host.NewRuntime(host.RuntimeConfig{IdleAfter: 100 * time.Microsecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	load := func() *host.Plugin {
 		cfg := config("spins")
-		cfg.Limits = host.Limits{Instances: 3, MemoryBytes: 1 << 20, Fuel: 20_000_000, Timeout: 5 * time.Millisecond}
+		cfg.Limits = host.Limits{Instances: 3, MemoryBytes: 1 << 20, Fuel: 20_000_000, Timeout: timeout}
 		p, err := cfg.load(t.Context(), rt)
 		if err != nil {
 			t.Error(err)
@@ -618,6 +637,24 @@ func trapped(err error) bool {
 // stopped accepts fuel and time: which one ends first depends on the machine.
 func stopped(err error) bool {
 	return errors.Is(err, host.ErrFuel) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// goroutines returns the number of goroutines. The first process of a guest is started by one that stays.
+func goroutines(t *testing.T) int {
+	t.Helper()
+	if host.Remote() {
+		rt, err := host.NewRuntime(host.RuntimeConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := config("noop").load(t.Context(), rt); err != nil {
+			t.Fatal(err)
+		}
+		if err := rt.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return runtime.NumGoroutine()
 }
 
 // waitForGoroutines holds that there are no more goroutines than before: those

@@ -2,10 +2,16 @@ package host
 
 import "testing"
 
+// Remote reports whether guests are in other processes.
+func Remote() bool {
+	_, process, err := debugs()
+	return err == nil && process
+}
+
 // InProcess skips a test of something that lies elsewhere if guests are in other processes.
 func InProcess(t testing.TB, what string) {
 	t.Helper()
-	if _, process, err := debugs(); err == nil && process {
+	if Remote() {
 		t.Skip("with isolation by process ", what)
 	}
 }

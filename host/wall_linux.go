@@ -199,7 +199,7 @@ func (c *compiled) buildRemote(ctx context.Context, module []byte) error {
 	c.info, c.exportsMemory = p.reply.Info, p.reply.Memory
 	c.weaker = append(p.Weak, p.reply.Weak...)
 	if p.reply.Link != "" {
-		c.linkErr = errors.New(cut.Text(p.reply.Link, maxErrorBytes))
+		c.linkErr = errors.New(cut.Marked(p.reply.Link, maxErrorBytes))
 	}
 	return nil
 }
@@ -398,7 +398,7 @@ func (p *remoteProcess) give(r *remote, more bool) error {
 		return fmt.Errorf("read the answer of the process of the guest: %w", err)
 	}
 	if p.reply.Err != "" {
-		return errRefused(cut.Text([]byte(p.reply.Err), maxErrorBytes))
+		return errRefused(cut.Marked(p.reply.Err, maxErrorBytes))
 	}
 	if p.reply.Compiled && !r.request.Compiled {
 		// Neither this process nor one that follows can change what it executes.
@@ -1301,8 +1301,8 @@ func (w *walled) serve(image *walledImage) {
 	} else {
 		w.linear, err = walledAllocator.New(w.request.Least, w.request.Most)
 	}
-	for err == nil {
-		_ = w.lane.Wait(nil)
+	for idle := w.lane; err == nil; { // It learns the times between calls.
+		_ = idle.Wait(nil)
 		if !w.handle(w.receive()) {
 			break
 		}

@@ -28,10 +28,14 @@ const (
 	MaxText = 252 << 10
 )
 
-// page is the shared part of a lane. The other side may write to all of it at any time.
+// page is the shared part of a lane. The other side may write to all of it at any time. The words that a
+// side polls are apart from those that the other one writes meanwhile: a processor that polls takes the
+// line away from the writer before each store.
 type page struct {
 	turn   atomic.Uint32
+	_      [124]byte
 	asleep [2]atomic.Uint32
+	_      [120]byte
 	op     atomic.Uint32
 	n      atomic.Uint32
 	length atomic.Uint32
@@ -45,8 +49,10 @@ type page struct {
 type Lane struct {
 	*page
 	side uint32
-	// Spin is the time for which the side waits before it sleeps.
+	// Spin is the maximum time for which the side spins before it sleeps.
 	Spin time.Duration
+	// missed counts the waits in a row that were longer.
+	missed uint32
 }
 
 // NewLane makes a lane and returns the parent's side, and a file for [OpenLane].
@@ -72,7 +78,7 @@ func OpenLane(file int) (Lane, error) {
 }
 
 func lane(b []byte, side uint32) Lane {
-	return Lane{page: (*page)(unsafe.Pointer(unsafe.SliceData(b))), side: side, Spin: spinFor}
+	return Lane{page: (*page)(unsafe.Pointer(unsafe.SliceData(b))), side: side, Spin: maxSpin}
 }
 
 // Close frees this side, which nobody may use any more.
@@ -83,9 +89,13 @@ func (l *Lane) Close() {
 // Other returns the other side of the lane.
 func (l *Lane) Other() Lane { return Lane{page: l.page, side: 1 - l.side, Spin: l.Spin} }
 
-// spinFor is the time for which a side waits before it sleeps: a wake-up takes longer than most
-// calls.
-const spinFor = 20 * time.Microsecond
+// A side spins for maxSpin before it sleeps, which is about what a wake-up takes. After two waits in a row
+// that were longer, because of pauses or for want of a processor for the other side, it spins for minSpin,
+// except each 16th time.
+const (
+	minSpin = 4 * time.Microsecond
+	maxSpin = 50 * time.Microsecond
+)
 
 // waitSlice is the time after which a side that sleeps looks around.
 const waitSlice = 20 * time.Millisecond
@@ -132,18 +142,11 @@ func futex(word *atomic.Uint32, op int, value uint32, timeout *unix.Timespec) {
 // Wait waits for the turn. It calls check, unless that is nil, before each sleep, which lasts for
 // some milliseconds; an error of check ends the wait.
 func (l *Lane) Wait(check func() error) error {
-	for range 64 {
-		if l.turn.Load() == l.side {
-			return nil
-		}
+	if l.spins() {
+		l.missed = 0
+		return nil
 	}
-	for start := time.Now(); time.Since(start) < l.Spin; {
-		for range 64 {
-			if l.turn.Load() == l.side {
-				return nil
-			}
-		}
-	}
+	l.missed++
 	l.asleep[l.side].Store(1)
 	defer l.asleep[l.side].Store(0)
 	for l.turn.Load() != l.side {
@@ -157,6 +160,31 @@ func (l *Lane) Wait(check func() error) error {
 		futex(&l.turn, futexWait, 1-l.side, timeout)
 	}
 	return nil
+}
+
+// spins reports whether the side has the turn before it is time to sleep.
+func (l *Lane) spins() bool {
+	var start time.Time
+	for most := l.spin(); ; {
+		for range 64 {
+			if l.turn.Load() == l.side {
+				return true
+			}
+		}
+		if start.IsZero() {
+			start = time.Now()
+		} else if time.Since(start) >= most {
+			return false
+		}
+	}
+}
+
+// spin returns the time for which the side spins next.
+func (l *Lane) spin() time.Duration {
+	if l.missed < 2 || l.missed%16 == 0 {
+		return l.Spin
+	}
+	return min(l.Spin, minSpin)
 }
 
 // Receive copies the message, and as many words as there is room for.

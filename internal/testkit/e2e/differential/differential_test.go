@@ -43,8 +43,8 @@ import (
 // clusters is how many random clusters there are.
 const clusters = 1000
 
-// hiding is how many of them instances answer that hide their memory while nobody has them, which
-// takes twenty times as long.
+// hiding is how many of them instances answer that hide their memory while nobody has them, or that are in
+// a process of their own: that takes twenty times as long.
 const hiding = 50
 
 // inTree are the plugins of the scheduler, and the guests that do the same.
@@ -126,7 +126,7 @@ func newFramework(t testing.TB, rt *host.Runtime, lister *snapshot, name, guest,
 	case guest != "":
 		file := guests.File(t, "testdata/"+guest)
 		registry[name] = kube.New(name, rt)
-		args = &apiruntime.Unknown{Raw: []byte(`{"module": {"file": ` + strconv.Quote(file) + `}, "limits": {"instances": 3}` + more + `}`)}
+		args = &apiruntime.Unknown{Raw: []byte(`{"module": {"file": ` + strconv.Quote(file) + `}, "limits": {"instances": 3, "timeout": "1m"}` + more + `}`)}
 	case name == "NodeResourcesFit":
 		args = &schedconfig.NodeResourcesFitArgs{ScoringStrategy: &schedconfig.ScoringStrategy{
 			Type: schedconfig.LeastAllocated, Resources: []schedconfig.ResourceSpec{{Name: "cpu", Weight: 1}, {Name: "memory", Weight: 1}},
@@ -167,7 +167,7 @@ func newRuntime(t *testing.T, debug string) *host.Runtime {
 
 func TestGuestsAnswerAsThePluginsOfTheScheduler(t *testing.T) {
 	metrics.Register()
-	hidden, rt := newRuntime(t, "memory"), newRuntime(t, "")
+	hidden, walled, rt := newRuntime(t, "memory"), newRuntime(t, "process"), newRuntime(t, "")
 	compare := func(test, name, guest string) {
 		t.Run(test, func(t *testing.T) {
 			needToolchain(t, guest)
@@ -179,12 +179,16 @@ func TestGuestsAnswerAsThePluginsOfTheScheduler(t *testing.T) {
 				"guest asked about each Node": newFramework(t, rt, lister, name, guest, asked),
 				"guest that hides its memory": newFramework(t, hidden, lister, name, guest, ""),
 				"guest asked about each Node that hides its memory": newFramework(t, hidden, lister, name, guest, asked),
+				"guest in a process":                       newFramework(t, walled, lister, name, guest, ""),
+				"guest asked about each Node in a process": newFramework(t, walled, lister, name, guest, asked),
 			}
 			r := rand.New(rand.NewPCG(20261121, 0))
 			all := counts{}
 			for n := range clusters {
 				if n == hiding {
-					maps.DeleteFunc(ours, func(name string, _ framework.Framework) bool { return strings.HasSuffix(name, "hides its memory") })
+					maps.DeleteFunc(ours, func(name string, _ framework.Framework) bool {
+						return strings.HasSuffix(name, "hides its memory") || strings.HasSuffix(name, "in a process")
+					})
 				}
 				c := newCluster(r, n)
 				lister.Snapshot, lister.nominated = internalcache.NewSnapshot(c.running, c.nodes), c.nominated
