@@ -115,6 +115,7 @@ func upgradeScheduler(t *testing.T) {
 	s.controller()
 	s.binary = binaries[all[0]]
 	running := s.run()
+	schedulers := []*program{running}
 	s.zone("a")
 	s.says("zone", "1/1", "")
 
@@ -122,7 +123,8 @@ func upgradeScheduler(t *testing.T) {
 	var bound [2]atomic.Int64
 	var adding sync.WaitGroup
 	done := make(chan struct{})
-	for range 4 {
+	const adders, each = 4, 10
+	for range adders {
 		adding.Go(func() {
 			for {
 				select {
@@ -131,7 +133,7 @@ func upgradeScheduler(t *testing.T) {
 				default:
 				}
 				var names []string
-				for range 10 {
+				for range each {
 					names = append(names, s.add())
 				}
 				for _, name := range names {
@@ -157,6 +159,7 @@ func upgradeScheduler(t *testing.T) {
 		s.place(now)
 		s.binary = binaries[version]
 		next := s.runAs(now)
+		schedulers = append(schedulers, next)
 		s.says("zone", "2/2", "")
 		if n == 0 {
 			s.end(running)
@@ -174,6 +177,16 @@ func upgradeScheduler(t *testing.T) {
 	close(done)
 	adding.Wait()
 	b.check(int(s.pods.Load()))
+	// An API server refuses to bind a Pod again. No scheduler asks it to, but for Pods that are on their way as the lease
+	// changes hands.
+	running.kill()
+	again := 0
+	for _, p := range schedulers {
+		again += strings.Count(p.out.String(), "is already assigned to node")
+	}
+	if t.Logf("%d Pods were to be bound again", again); again > adders*each {
+		t.Error("two schedulers bound Pods at once")
+	}
 }
 
 // bindings are the nodes that Pods had.
