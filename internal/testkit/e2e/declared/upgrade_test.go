@@ -161,6 +161,7 @@ func upgradeScheduler(t *testing.T) {
 		next := s.runAs(now)
 		schedulers = append(schedulers, next)
 		s.says("zone", "2/2", "")
+		more(n % 2)
 		if n == 0 {
 			s.end(running)
 		} else {
@@ -202,21 +203,28 @@ func (s *scheduling) watchBindings() *bindings {
 	b := &bindings{scheduling: s, nodes: map[string][]string{}}
 	list, err := s.Client.CoreV1().Pods("shop").List(s.Context(), metav1.ListOptions{})
 	s.must(err)
-	watch, err := s.Client.CoreV1().Pods("shop").Watch(s.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-	s.must(err)
-	s.Cleanup(watch.Stop)
+	version := list.ResourceVersion
 	go func() {
-		for event := range watch.ResultChan() {
-			pod, ok := event.Object.(*corev1.Pod)
-			if !ok {
-				continue // The watch ends, and Pods are missing.
+		for s.Context().Err() == nil {
+			// An API server ends the watch of a client that is slow to read.
+			watch, err := s.Client.CoreV1().Pods("shop").Watch(s.Context(), metav1.ListOptions{ResourceVersion: version})
+			if err != nil {
+				continue
 			}
-			b.mu.Lock()
-			nodes := b.nodes[pod.Name]
-			if pod.Spec.NodeName != "" && (len(nodes) == 0 || nodes[len(nodes)-1] != pod.Spec.NodeName) {
-				b.nodes[pod.Name] = append(nodes, pod.Spec.NodeName)
+			for event := range watch.ResultChan() {
+				pod, ok := event.Object.(*corev1.Pod)
+				if !ok {
+					break // Pods will be missing if this version is no longer known.
+				}
+				version = pod.ResourceVersion
+				b.mu.Lock()
+				nodes := b.nodes[pod.Name]
+				if pod.Spec.NodeName != "" && (len(nodes) == 0 || nodes[len(nodes)-1] != pod.Spec.NodeName) {
+					b.nodes[pod.Name] = append(nodes, pod.Spec.NodeName)
+				}
+				b.mu.Unlock()
 			}
-			b.mu.Unlock()
+			watch.Stop()
 		}
 	}()
 	return b
@@ -225,7 +233,7 @@ func (s *scheduling) watchBindings() *bindings {
 // check holds that so many Pods were bound, each to one node, and that no two schedulers told so.
 func (b *bindings) check(pods int) {
 	b.Helper()
-	b.until("all Pods have had a node", func() bool {
+	b.until(fmt.Sprint("the watch has told of nodes of ", pods, " Pods"), func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return len(b.nodes) == pods
