@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,6 +42,9 @@ func TestShadowsWhileAHookIsSwappedAndRecorded(t *testing.T) {
 	}
 
 	stop := make(chan struct{})
+	// paced lets callers wait between two decisions. A profile is compiled at its share of a processor: callers that
+	// never wait would make minutes of that, and thousands of recorded calls.
+	var paced atomic.Bool
 	var callers sync.WaitGroup
 	for g := range 3 {
 		callers.Go(func() {
@@ -49,6 +53,9 @@ func TestShadowsWhileAHookIsSwappedAndRecorded(t *testing.T) {
 				case <-stop:
 					return
 				default:
+				}
+				if paced.Load() {
+					time.Sleep(time.Millisecond)
 				}
 				shares, line := int64(2+g<<10+n%64), "panic now"
 				if n%50 != 49 {
@@ -123,7 +130,9 @@ func TestShadowsWhileAHookIsSwappedAndRecorded(t *testing.T) {
 			continue
 		}
 		profile := e.Profile("p")
+		paced.Store(true)
 		await(profile, func(shadow.Status) bool { return profile.Profile() != nil })
+		paced.Store(false)
 		begun = append(begun, profile)
 	}
 	s := begin(shadow.Config{Module: host.ModuleConfig{Bytes: modules[0]}, GuestConfig: host.GuestConfig(`{"qos": 7}`)})

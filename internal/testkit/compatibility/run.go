@@ -54,10 +54,13 @@ func (r *runner) test(ctx context.Context, minor string) (*result, error) {
 	}
 	e2e := filepath.Join("internal", "testkit", "e2e")
 	start := time.Now()
-	err := r.goTest(ctx, res, e2e, "-modfile="+modfile, "-tags="+adapter, "./...")
+	args := []string{"-modfile=" + modfile, "-tags=" + adapter, "./..."}
+	var err error
 	if r.quick {
-		err = errors.Join(err, r.packages(ctx, res, e2e, slices.Concat([]string{"-modfile=" + modfile, "-tags=" + adapter, module + "/sched/" + adapter}, readers)...))
+		// Tests of control planes wait for a part of their time.
+		err = r.goTest(ctx, res, e2e, slices.Concat([]string{"-p=3"}, args, []string{module + "/sched/" + adapter}, readers)...)
 	} else {
+		err = r.goTest(ctx, res, e2e, args...)
 		err = errors.Join(r.packages(ctx, res, filepath.Join("sched", adapter), "./..."), err, r.root(ctx, res))
 	}
 	fmt.Printf("== Kubernetes %s: %s\n", minor, time.Since(start).Round(time.Second))

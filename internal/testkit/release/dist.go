@@ -82,6 +82,22 @@ func programs(repo string) ([]program, error) {
 	return list, nil
 }
 
+// choose returns the command and the programs with the names, for Linux alone.
+func choose(list []program, names []string) (chosen []program, err error) {
+	names = append(names, command)
+	for _, p := range list {
+		if slices.Contains(names, p.full()) {
+			p.platforms = linux
+			chosen = append(chosen, p)
+			names = slices.DeleteFunc(names, func(name string) bool { return name == p.full() })
+		}
+	}
+	if len(names) != 0 {
+		return nil, fmt.Errorf("there are no programs %q", names)
+	}
+	return chosen, nil
+}
+
 // maker makes the files of a release in a directory.
 type maker struct {
 	// repo is the repository that prepare made, out the directory, work one for files on the way.

@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/ecdsa"
@@ -65,6 +66,31 @@ func TestPrograms(t *testing.T) {
 	guests, err := guestsOf(repo, list)
 	if err != nil || len(guests) < 17 || !slices.Contains(guests, "examples/sched/zone") {
 		t.Errorf("guests are %q: %v", guests, err)
+	}
+}
+
+// TestChoose holds that a snapshot has the programs that were asked for, the command among them, once each.
+func TestChoose(t *testing.T) {
+	list, err := programs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ names, want, err string }{
+		{"kubewasm-webhook", "kubewasm kubewasm-webhook", ""},
+		{"kubewasm-scheduler-1.37,kubewasm", "kubewasm kubewasm-scheduler-1.37", ""},
+		{"kubewasm-webhook,none", "", `there are no programs ["none"]`},
+	} {
+		chosen, err := choose(list, strings.Split(test.names, ","))
+		var got []string
+		for _, p := range chosen {
+			got = append(got, p.full())
+			if !slices.Equal(p.platforms, linux) {
+				t.Errorf("%s: %s is for %v", test.names, p.full(), p.platforms)
+			}
+		}
+		if strings.Join(got, " ") != test.want || fmt.Sprint(err) != cmp.Or(test.err, "<nil>") {
+			t.Errorf("%s: got %q, %v", test.names, got, err)
+		}
 	}
 }
 

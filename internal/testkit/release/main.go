@@ -30,15 +30,17 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 )
 
 func main() {
 	keyFile := flag.String("key", "", "sign by the private key in this `file`: ECDSA in PEM")
 	unsigned := flag.Bool("unsigned", false, "make no signatures")
 	atTag := flag.Bool("tagged", false, "make the files of the tag that is checked out in DIR, instead of a new repository")
+	only := flag.String("programs", "", "make the command and these programs, separated by commas, for Linux alone: a snapshot to try, in a part of the time")
 	compare := flag.Bool("compare", false, "compare exported names with those of the last tag, by the rules of VERSIONING.md, instead of a release")
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: release [-key FILE | -unsigned] [-tagged] VERSION DIR\n       release -compare")
+		fmt.Fprintln(os.Stderr, "usage: release [-key FILE | -unsigned] [-tagged] [-programs NAMES] VERSION DIR\n       release -compare")
 		os.Exit(2)
 	}
 	flag.Parse()
@@ -49,12 +51,12 @@ func main() {
 		}
 		return
 	}
-	if flag.NArg() != 2 || *unsigned && *keyFile != "" {
+	if flag.NArg() != 2 || *unsigned && *keyFile != "" || *atTag && *only != "" {
 		flag.Usage()
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	tags, err := release(ctx, flag.Arg(0), flag.Arg(1), *keyFile, *unsigned, *atTag)
+	tags, err := release(ctx, flag.Arg(0), flag.Arg(1), *keyFile, *only, *unsigned, *atTag)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		stop()
@@ -65,8 +67,9 @@ func main() {
 	}
 }
 
-// release makes the repository and the files of a release, and returns the tags.
-func release(ctx context.Context, version, dir, keyFile string, unsigned, atTag bool) ([]string, error) {
+// release makes the repository and the files of a release, and returns the tags. only are the programs that are made,
+// all if it is empty.
+func release(ctx context.Context, version, dir, keyFile, only string, unsigned, atTag bool) ([]string, error) {
 	key, err := readKey(keyFile)
 	if err != nil {
 		return nil, err
@@ -81,6 +84,9 @@ func release(ctx context.Context, version, dir, keyFile string, unsigned, atTag 
 		return nil, err
 	}
 	list, err := programs(dir)
+	if err == nil && only != "" {
+		list, err = choose(list, strings.Split(only, ","))
+	}
 	if err != nil {
 		return nil, err
 	}

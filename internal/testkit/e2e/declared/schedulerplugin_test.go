@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +28,7 @@ import (
 type scheduling struct {
 	*world
 	module, binary, config string
-	pods                   int
+	pods                   atomic.Int64
 }
 
 func (s *scheduling) plugins() dynamic.ResourceInterface {
@@ -74,8 +75,7 @@ func (s *scheduling) says(name, ready, part string) {
 // add makes a Pod, and returns its name.
 func (s *scheduling) add() string {
 	s.Helper()
-	s.pods++
-	name := fmt.Sprint("pod-", s.pods)
+	name := fmt.Sprint("pod-", s.pods.Add(1))
 	_, err := s.Client.CoreV1().Pods("shop").Create(s.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example.com/app:1"}}},
@@ -114,16 +114,35 @@ func (s *scheduling) waits(name, reason string) {
 	})
 }
 
-// run starts the scheduler.
+// run starts the scheduler as its first Pod.
 func (s *scheduling) run() *program {
+	s.Helper()
+	return s.runAs("scheduler-0")
+}
+
+// runAs starts the scheduler as a Pod.
+func (s *scheduling) runAs(name string) *program {
 	s.Helper()
 	_, port, err := net.SplitHostPort(cluster.FreeAddress(s.T))
 	s.must(err)
-	pod, err := s.Client.CoreV1().Pods(installed).Get(s.Context(), "scheduler-0", metav1.GetOptions{})
+	pod, err := s.Client.CoreV1().Pods(installed).Get(s.Context(), name, metav1.GetOptions{})
 	s.must(err)
-	return s.start(s.binary, []string{"POD_NAME=scheduler-0", "POD_NAMESPACE=" + installed, "POD_UID=" + string(pod.UID)},
+	return s.start(s.binary, []string{"POD_NAME=" + name, "POD_NAMESPACE=" + installed, "POD_UID=" + string(pod.UID)},
 		"--config="+s.config, "--bind-address=127.0.0.1", "--secure-port="+port, "--plugin-cache-dir="+filepath.Join(s.dir, "modules"),
 		"--authentication-kubeconfig="+s.Kubeconfig, "--authorization-kubeconfig="+s.Kubeconfig, "--authentication-skip-lookup=true", "--v=2")
+}
+
+// place makes the Pod of a scheduler.
+func (s *scheduling) place(name string) {
+	s.Helper()
+	pod, err := s.Client.CoreV1().Pods(installed).Create(s.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app.kubernetes.io/part-of": "kubewasm", "app.kubernetes.io/component": "scheduler", "tier": "batch"}},
+		Spec:       corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "c", Image: "scheduler"}}},
+	}, metav1.CreateOptions{})
+	s.must(err)
+	pod.Status.Phase = corev1.PodRunning
+	_, err = s.Client.CoreV1().Pods(installed).UpdateStatus(s.Context(), pod, metav1.UpdateOptions{})
+	s.must(err)
 }
 
 // newScheduling makes two nodes, the Pod of the scheduler and its configuration.
@@ -140,14 +159,7 @@ func newScheduling(t *testing.T) *scheduling {
 		_, err = s.Client.CoreV1().Nodes().UpdateStatus(s.Context(), node, metav1.UpdateOptions{})
 		s.must(err)
 	}
-	pod, err := s.Client.CoreV1().Pods(installed).Create(s.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "scheduler-0", Labels: map[string]string{"app.kubernetes.io/part-of": "kubewasm", "app.kubernetes.io/component": "scheduler", "tier": "batch"}},
-		Spec:       corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "c", Image: "scheduler"}}},
-	}, metav1.CreateOptions{})
-	s.must(err)
-	pod.Status.Phase = corev1.PodRunning
-	_, err = s.Client.CoreV1().Pods(installed).UpdateStatus(s.Context(), pod, metav1.UpdateOptions{})
-	s.must(err)
+	s.place("scheduler-0")
 	s.must(os.WriteFile(s.config, fmt.Appendf(nil, `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection: {leaderElect: false}
