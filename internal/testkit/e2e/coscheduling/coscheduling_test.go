@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -411,18 +412,26 @@ func (s *suite) bindAll(t *testing.T, run func(t *testing.T)) times {
 			t.Error(err)
 		}
 	})
-	watch, err := pods.Watch(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName!="})
-	if err != nil {
-		t.Fatal(err)
+	follow := func() watch.Interface {
+		w, err := pods.Watch(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName!="})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
 	}
-	defer watch.Stop()
+	follows := follow()
+	defer func() { follows.Stop() }()
 	start, deadline := time.Now(), time.After(5*time.Minute)
 	run(t)
 	var first time.Time
 	bound := map[string]bool{}
 	for len(bound) < groups*size {
 		select {
-		case event := <-watch.ResultChan():
+		case event, ok := <-follows.ResultChan():
+			if !ok { // A busy API server ends it. A new one begins with all Pods that have a node.
+				follows = follow()
+				continue
+			}
 			if pod, ok := event.Object.(*corev1.Pod); ok {
 				bound[pod.Name] = true
 				if first.IsZero() {
