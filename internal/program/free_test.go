@@ -1,0 +1,39 @@
+package program
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
+	"testing"
+)
+
+// TestTouchChunks has a heap in pieces give back its free memory: in some rounds FreeOSMemory alone leaves
+// megabytes.
+func TestTouchChunks(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(25))
+	kept := make([][]byte, 4000)
+	free := func() int {
+		debug.FreeOSMemory()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapIdle - m.HeapReleased)
+	}
+	var alone, worst int
+	for range 12 {
+		for range 80_000 {
+			kept[rand.IntN(len(kept))] = make([]byte, 1<<(10+rand.IntN(6)))
+			if rand.IntN(200) == 0 {
+				kept[0] = make([]byte, 2<<20)
+			}
+		}
+		alone = max(alone, free())
+		touchChunks()
+		worst = max(worst, free())
+	}
+	runtime.KeepAlive(kept)
+	t.Logf("FreeOSMemory leaves up to %d KB, and %d KB with touchChunks", alone>>10, worst>>10)
+	// Each processor has some free pages at hand.
+	if most := 1<<20 + runtime.GOMAXPROCS(0)<<19; worst > most {
+		t.Errorf("%d bytes are free and not given back, want at most %d", worst, most)
+	}
+}
