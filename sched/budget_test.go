@@ -315,16 +315,17 @@ func TestTimeThatGoesToOthers(t *testing.T) {
 	}
 }
 
-// TestPoisonedOrder holds that a guest that orders the queue fails once.
+// TestPoisonedOrder holds that a guest that orders the queue fails once in a second.
 func TestPoisonedOrder(t *testing.T) {
 	for how, does := range poisons[:worksForLong] {
 		t.Run(does, func(t *testing.T) {
 			p, made := poisoned(t, abi.MaskOf(abi.QueueSort), abi.QueueSort, how, nil)
+			begun := time.Now()
 			for i := range 50 {
 				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i)}}
 				p.Less(sched.Queued{Pod: pod, Timestamp: time.Unix(1, 0)}, sched.Queued{Pod: &corev1.Pod{}, Timestamp: time.Unix(2, 0)})
 			}
-			if made.failed != 1 || made.made["queuesort"] != 1 {
+			if most := 1 + int(time.Since(begun)/time.Second); made.failed < 1 || made.failed > most || made.made["queuesort"] != made.failed {
 				t.Errorf("calls are %v, of which %d failed", made.made, made.failed)
 			}
 		})

@@ -64,8 +64,9 @@ func (p *Plugin) SignPod(pod *corev1.Pod) ([]SignFragment, *Status) {
 }
 
 // Less reports whether a comes before b in the queue. It is called under the lock of the queue,
-// some dozen times for each Pod. So a guest that fails is not asked again for a minute, or until
-// another version serves. The order is then that of the scheduler's PrioritySort, as it is if an
+// some dozen times for each Pod. So a guest that fails is not asked again for a second, for twice as
+// long whenever it fails soon after that, up to a minute, or until another version serves. The order
+// is then that of the scheduler's PrioritySort, as it is if an
 // entry has no Pod. Pods that are in the queue when the order changes may leave it in either.
 //
 // It is a total order if the guest's is transitive: the guest is always asked about two Pods in the
@@ -80,8 +81,9 @@ func (p *Plugin) Less(a, b Queued) bool {
 	}
 	order, err := p.compare(a, b)
 	if err != nil {
-		p.unsorted.Store(&unsorted{p.pin(), time.Now().Add(unsortedTime)})
-		p.logger.Error("the queue is sorted by priority and time for some time", "plugin", p.guest.Name(), "after", unsortedTime.String(), "err", err)
+		u := p.unsorted.Load().next(p.guest.Digest(), time.Now())
+		p.unsorted.Store(u)
+		p.logger.Error("the queue is sorted by priority and time for some time", "plugin", p.guest.Name(), "after", u.pause.String(), "err", err)
 		if swapped {
 			a, b = b, a
 		}
@@ -102,26 +104,42 @@ func (p *Plugin) Less(a, b Queued) bool {
 	return (order < 0) != swapped && a.Pod != b.Pod
 }
 
-// unsorted is a version whose Less has failed. It is not asked until a time.
+// unsorted is a module whose Less has failed. It is not asked during a pause, which ends at a time, or
+// has ended if over is set.
 type unsorted struct {
-	by    *pinned
+	by    string // Its digest.
 	until time.Time
+	pause time.Duration
+	over  bool
 }
 
-// unsortedTime is the time for which the queue has the scheduler's own order after a failure of
-// Less.
-const unsortedTime = time.Minute
+// The pauses after failures of Less, in which the queue has the scheduler's own order. A call can also
+// fail because the machine is busy, and a plugin that keeps groups of Pods together needs its order.
+const (
+	minPause = time.Second
+	maxPause = time.Minute
+)
+
+// next returns the pause after a failure of a module. It is twice the one before, u, if that was of the
+// same module and has not been over for longer than it took. u is nil if there was none.
+func (u *unsorted) next(by string, now time.Time) *unsorted {
+	pause := minPause
+	if u != nil && u.by == by && now.Before(u.until.Add(u.pause)) {
+		pause = min(2*u.pause, maxPause)
+	}
+	return &unsorted{by: by, until: now.Add(pause), pause: pause}
+}
 
 // sorts reports whether the guest sorts the queue.
 func (p *Plugin) sorts() bool {
 	u := p.unsorted.Load()
-	if u == nil {
+	if u == nil || u.over {
 		return true
 	}
-	if u.by.pin.Current() && time.Now().Before(u.until) {
+	if u.by == p.guest.Digest() && time.Now().Before(u.until) {
 		return false
 	}
-	if p.unsorted.CompareAndSwap(u, nil) {
+	if p.unsorted.CompareAndSwap(u, &unsorted{by: u.by, until: u.until, pause: u.pause, over: true}) {
 		p.logger.Info("the guest sorts the queue again", "plugin", p.guest.Name())
 	}
 	return true
