@@ -110,31 +110,9 @@ func benchShared(b *bench) error {
 	return nil
 }
 
-// children returns the numbers of the processes of guests.
-func children() (list []string, err error) {
-	dirs, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil, err
-	}
-	for _, d := range dirs {
-		if _, err := strconv.Atoi(d.Name()); err != nil {
-			continue
-		}
-		stat, err := os.ReadFile("/proc/" + d.Name() + "/stat")
-		if err != nil {
-			continue // It has ended.
-		}
-		_, rest, _ := strings.Cut(string(stat), ") ")
-		if fields := strings.Fields(rest); len(fields) > 1 && fields[0] != "Z" && fields[1] == strconv.Itoa(os.Getpid()) {
-			list = append(list, d.Name())
-		}
-	}
-	return list, nil
-}
-
 // privateOf returns the private resident memory of a process in megabytes.
-func privateOf(process string) (mb float64, err error) {
-	smaps, err := os.ReadFile("/proc/" + process + "/smaps_rollup")
+func privateOf(process int) (mb float64, err error) {
+	smaps, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", process))
 	if err != nil {
 		return 0, err
 	}
