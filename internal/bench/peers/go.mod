@@ -8,7 +8,7 @@ require (
 	github.com/containerd/nri v0.12.5
 	github.com/extism/go-sdk v1.7.1
 	github.com/knqyf263/go-plugin v0.9.0
-	github.com/kubewasm/kubewasm v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm v0.0.0
 )
 
 require (
