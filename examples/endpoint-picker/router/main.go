@@ -1,7 +1,7 @@
 // Router picks the model server for a request, by plugins that are WebAssembly modules. Each
 // runs until its file is replaced, and is then swapped.
 //
-//	go run ./examples/endpoint-picker/router -plugin adapter=adapter.wasm:1 -plugin prefix=prefix.wasm:2 -config prefix=prefix.yaml < request.yaml
+//	cd examples/endpoint-picker && go run ./router -plugin adapter=adapter.wasm:1 -plugin prefix=prefix.wasm:2 -config prefix=prefix.yaml < request.yaml
 package main
 
 import (
