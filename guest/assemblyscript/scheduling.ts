@@ -480,7 +480,7 @@ export function qosClass(pod: Pod): string {
   let c = pod.status.qosClass;
   if (c.length != 0) return c;
   const spec = pod.spec;
-  if (spec.resources.requests.keys().some(isOfPod) || spec.resources.limits.keys().some(isOfPod)) return classOf(spec.resources);
+  if (spec.resources.requests.keys().some(name => isOfPod(name)) || spec.resources.limits.keys().some(name => isOfPod(name))) return classOf(spec.resources);
   const containers = spec.initContainers.concat(spec.containers);
   for (let i = 0; i < containers.length; i++) c = commonClass(c, classOf(containers[i].resources));
   return or(c, "BestEffort");
