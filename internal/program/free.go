@@ -20,7 +20,7 @@ const (
 	collections = 4
 	// buildPercent is GOGC during builds. What a plugin keeps lies between what its build leaves behind,
 	// so that afterwards the heap stays as large as it was before the last collection.
-	buildPercent = 50
+	buildPercent = 25
 )
 
 // FreeAfterBuilds returns an observer that gives memory back to the system after plugins were
