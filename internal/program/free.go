@@ -71,10 +71,13 @@ func (f *freeing) free() {
 // has found no free pages below the place where it began, FreeOSMemory finds none either until some are
 // freed: it left up to 21 MB of 50. A Builder does not write to its memory, so that the blocks take none.
 func touchChunks() {
-	const blockBytes = 40 << 10 // A page more than what has a size class.
+	const (
+		blockBytes = 40 << 10 // A page more than what has a size class.
+		maxBlocks  = 8 << 10  // Go keeps 160 bytes for each.
+	)
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	blocks := make([]strings.Builder, m.HeapIdle/blockBytes)
+	blocks := make([]strings.Builder, min(m.HeapIdle/blockBytes, maxBlocks))
 	for i := range blocks {
 		blocks[i].Grow(blockBytes)
 	}
