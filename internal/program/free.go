@@ -77,7 +77,9 @@ func touchChunks() {
 	)
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	blocks := make([]strings.Builder, min(m.HeapIdle/blockBytes, maxBlocks))
+	// Blocks count for GOMEMLIMIT, near which Go would collect garbage without an end.
+	room := max(debug.SetMemoryLimit(-1)-int64(m.Sys-m.HeapReleased), 0) / 2
+	blocks := make([]strings.Builder, min(m.HeapIdle/blockBytes, uint64(room)/blockBytes, maxBlocks))
 	for i := range blocks {
 		blocks[i].Grow(blockBytes)
 	}
