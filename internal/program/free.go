@@ -53,8 +53,8 @@ func (f *freeing) Built(context.Context, host.BuildEvent) {
 func (f *freeing) free() {
 	dropCode()
 	debug.FreeOSMemory()
-	touchChunks()
 	for range collections {
+		touchChunks()
 		debug.FreeOSMemory()
 		time.Sleep(freeDelay / 2)
 	}
@@ -66,22 +66,33 @@ func (f *freeing) free() {
 	}
 }
 
-// touchChunks allocates as much as Go's heap has free, in blocks of any free room, so that the next
-// collection frees something in all parts of the heap. In a part where the scavenger in the background
-// has found no free pages below the place where it began, FreeOSMemory finds none either until some are
-// freed: it left up to 21 MB of 50. A Builder does not write to its memory, so that the blocks take none.
+// touchChunks allocates what Go's heap has free, in blocks of any free room, so that the next collection
+// frees something in all parts of the heap. In a part where the scavenger in the background has found no
+// free pages below the place where it began, FreeOSMemory finds none either until some are freed: it left
+// up to 21 MB of 50. On a busy machine the scavenger may come between again. A Builder does not write to
+// its memory, so that the blocks take none.
 func touchChunks() {
 	const (
-		blockBytes = 40 << 10 // A page more than what has a size class.
-		maxBlocks  = 8 << 10  // Go keeps 160 bytes for each.
+		leftBytes = 1 << 20 // What is less stays.
+		maxBlocks = 8 << 10 // Go keeps 160 bytes for each.
 	)
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
+	if m.HeapIdle-m.HeapReleased < leftBytes {
+		return
+	}
 	// Blocks count for GOMEMLIMIT, near which Go would collect garbage without an end.
 	room := max(debug.SetMemoryLimit(-1)-int64(m.Sys-m.HeapReleased), 0) / 2
-	blocks := make([]strings.Builder, min(m.HeapIdle/blockBytes, uint64(room)/blockBytes, maxBlocks))
-	for i := range blocks {
-		blocks[i].Grow(blockBytes)
+	blocks := make([]strings.Builder, 0, maxBlocks)
+	for _, size := range []int{1 << 20, 40 << 10} { // The smaller one is a page more than what has a size class.
+		// Until the heap had to grow for one, which is looked up after each megabyte.
+		for most := m.HeapSys + 1<<20; m.HeapSys < most && len(blocks) < maxBlocks && room >= 1<<20; runtime.ReadMemStats(&m) {
+			for range min(1<<20/size, maxBlocks-len(blocks)) {
+				blocks = append(blocks, strings.Builder{})
+				blocks[len(blocks)-1].Grow(size)
+				room -= int64(size)
+			}
+		}
 	}
 	runtime.KeepAlive(blocks)
 }

