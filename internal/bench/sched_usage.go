@@ -281,11 +281,11 @@ func benchNormalize(b *bench, rt *host.Runtime) error {
 		}
 		return scores
 	}
-	state, pod, theirs := kube137test.NewCycleState(), pod(), list()
-	ours := list()
+	pod, ours, theirs := pod(), list(), list()
 	var failed error
 	b.compare(fmt.Sprintf("NormalizeScore of %d scores", count), target{},
 		func(n int) {
+			state := kube137test.NewCycleState() // A cycle has a budget of fuel: one for all rounds would spend it.
 			for range n {
 				if status := guest.ScoreExtensions().NormalizeScore(b.ctx, state, pod, ours); !status.IsSuccess() {
 					failed = status.AsError()
@@ -299,7 +299,7 @@ func benchNormalize(b *bench, rt *host.Runtime) error {
 		})
 	// Both have been turned round several times: a score is 0 to 100 by now.
 	first := list()
-	if status := guest.ScoreExtensions().NormalizeScore(b.ctx, state, pod, first); !status.IsSuccess() {
+	if status := guest.ScoreExtensions().NormalizeScore(b.ctx, kube137test.NewCycleState(), pod, first); !status.IsSuccess() {
 		return status.AsError()
 	}
 	want := list()
