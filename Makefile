@@ -91,7 +91,7 @@ guides: ## Run all that the documents say to paste: 2 minutes, longer when it bu
 # What make kubernetes runs. .ci/run leaves more out.
 MODULES_LEFT := internal/testkit/e2e
 
-# With make -j 2 --output-sync=target two of them are tested at once, those that take longest first.
+# With make -j 3 --output-sync=target three of them are tested at once, those that take longest first.
 MODULES := $(addprefix modules/,$(shell git ls-files '*/go.mod' | grep -vE '^($(MODULES_LEFT))/' | xargs -n 1 dirname))
 
 .PHONY: modules $(MODULES)
@@ -130,7 +130,9 @@ replays: ## Record 100,000 calls of each kind and repeat them, the scheduler's i
 	cd sched/kube137 && KUBEWASM_REPLAY_CALLS=110000 go test -timeout 30m -run ARecordingOf .
 	cd internal/testkit/e2e && KUBEWASM_REPLAY_CALLS=100000 go test -timeout 30m -run TestScheduler ./scheduler
 
-.PHONY: kubernetes
+.PHONY: kubernetes kubernetes-newest
+kubernetes-newest: ## Test the newest Kubernetes minor: 7 minutes.
+	go run ./internal/testkit/compatibility -quick -minors=1.37
 kubernetes: ## Test each Kubernetes minor and write docs/compatibility.md. The first build of a minor takes minutes.
 	go run ./internal/testkit/compatibility
 
