@@ -332,12 +332,15 @@ func (g *queueGuard) knows(pod *corev1.Pod) error {
 
 var errPaused = fmt.Errorf("it fails more than once in %s and is skipped for that time", pause)
 
-// told records the end of a question about a Pod.
+// told records the end of a question about a Pod, which is nil if there was no instance to ask.
 func (g *queueGuard) told(pod *corev1.Pod, err error) (paused bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err == nil {
 		return false
+	}
+	if pod == nil {
+		return g.failed()
 	}
 	if g.poison == nil || len(g.poison) >= maxPoison {
 		g.poison = map[types.UID]poison{}

@@ -92,6 +92,8 @@ func (p *Plugin) retryLater(pod *corev1.Pod, err error) {
 	switch {
 	case errors.As(err, &missing):
 		r.resource = missing.resource
+	case errors.Is(err, host.ErrSaturated):
+		r.at = time.Now().Add(pause)
 	case errors.Is(err, errPaused):
 		r.at = time.Now().Add(pauseAfter * pause)
 	}

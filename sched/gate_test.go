@@ -2,6 +2,7 @@ package sched_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -228,6 +229,32 @@ func TestPodsOnWhichPreEnqueueFailsAreTriedAgain(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Pods that are tried again (-want +got):\n%s", diff)
+	}
+}
+
+// TestPodsWaitForInstancesOfOthers holds that PreEnqueue without an instance, since others have all of
+// them, says nothing about the Pod: it is asked about as soon as there is one.
+func TestPodsWaitForInstancesOfOthers(t *testing.T) {
+	active := make(chan []*corev1.Pod, 100)
+	p, _ := poisonedIn(t, &framework.Handle{Activated: func(pods []*corev1.Pod) { active <- pods }}, abi.MaskOf(abi.PreEnqueue), abi.Filter, 0, func(cfg *sched.PluginConfig) {
+		cfg.Limits.Instances = 1
+	})
+	busy, err := p.Guest().Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := annotated("first"), annotated("second")
+	for _, pod := range []*corev1.Pod{first, second} {
+		if status := p.PreEnqueue(pod); !errors.Is(status.Err(), host.ErrSaturated) {
+			t.Fatalf("PreEnqueue says %q", status.Message())
+		}
+	}
+	busy.Release()
+	if status := p.PreEnqueue(first); status != nil {
+		t.Errorf("with an instance PreEnqueue says %q", status.Message())
+	}
+	if diff := cmp.Diff([]*corev1.Pod{second}, <-active); diff != "" {
 		t.Errorf("Pods that are tried again (-want +got):\n%s", diff)
 	}
 }

@@ -294,7 +294,7 @@ func (p *Plugin) onPod(f abi.Function, pod *corev1.Pod, neutral *Status, then fu
 	object := p.objects.Pod(pod)
 	inst, err := p.guest.Acquire(ctx)
 	if err != nil {
-		p.slow(f, p.pods.told(pod, err), err)
+		p.slow(f, p.pods.told(nil, err), err)
 		return p.failed(f, err, neutral)
 	}
 	i := inst.State().(*instance)
