@@ -1,5 +1,5 @@
-// Package clustercache lets policies look objects up in informers: an admission.Cluster that
-// answers without calls to the API server.
+// Package clustercache lets policies and plugins of services look objects up in informers: an
+// admission.Cluster, and the Cluster of a service.Config, that answers without calls to the API server.
 //
 // There is an informer for each resource that a policy may look up. For the objects of a plugin's
 // configuration, it starts when the plugin is loaded; for the kinds of a Kubewarden policy, with
@@ -69,10 +69,14 @@ type Mapper interface {
 }
 
 // New returns a Cluster whose informers run until ctx ends. reviews answers can_i; nil answers
-// nothing.
+// nothing. It has no values of queries.
 func New(ctx context.Context, client dynamic.Interface, mapper Mapper, reviews authorization.SubjectAccessReviewInterface) *Cluster {
+	return newCluster(ctx, client, mapper, reviews, nil)
+}
+
+func newCluster(ctx context.Context, client dynamic.Interface, mapper Mapper, reviews authorization.SubjectAccessReviewInterface, get informers.Getter) *Cluster {
 	c := &Cluster{ctx: ctx, client: client, mapper: mapper, now: time.Now, reviews: reviews, mappings: map[schema.GroupVersionKind]*mapping{}, kinds: map[schema.GroupVersionKind]*kind{}, holds: map[schema.GroupVersionKind]int{}}
-	c.objects = informers.New(ctx, informers.Config[*host.Object]{Client: client, Keep: keep, Now: func() time.Time { return c.now() }})
+	c.objects = informers.New(ctx, informers.Config[*host.Object]{Client: client, Keep: keep, Get: get, Now: func() time.Time { return c.now() }})
 	return c
 }
 
@@ -194,7 +198,11 @@ func NewForConfig(ctx context.Context, config *rest.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	return New(ctx, objects, discovered{client}, reviews.SubjectAccessReviews()), nil
+	get, err := informers.GetterOf(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	return newCluster(ctx, objects, discovered{client}, reviews.SubjectAccessReviews(), get), nil
 }
 
 // discovered finds resources by asking the API server each time about the group and version of a
