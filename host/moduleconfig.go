@@ -252,7 +252,7 @@ type ObjectGrant struct {
 	Apply []string `json:"apply,omitempty"`
 	// Query makes the objects values of metrics. The resource is then
 	// "metrics.kubewasm.dev/v1/" with a name of lower-case letters, digits and hyphens after it. Only
-	// schedulers have queries.
+	// schedulers and services have queries.
 	Query *ObjectQuery `json:"query,omitempty"`
 }
 

@@ -112,6 +112,15 @@ func (c *Cluster) Grants() (grants []host.ObjectGrant) {
 	return grants
 }
 
+// ServiceGrants are the grants of a plugin of a service that has all resources of the cluster.
+func (c *Cluster) ServiceGrants() []host.ObjectGrant {
+	var names []string
+	for _, g := range c.Grants() {
+		names = append(names, g.Resource)
+	}
+	return lookup.TestGrants(names...)
+}
+
 // Of returns the objects of a resource, sorted by namespace and name. It fails for an
 // unknown resource.
 func (c *Cluster) Of(resource string) ([]*host.Object, error) {

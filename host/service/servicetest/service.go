@@ -12,7 +12,6 @@ import (
 	"github.com/kubewasm/kubewasm/internal/harness"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 	"github.com/kubewasm/kubewasm/internal/nativehost"
-	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
 // Each runs test twice, in subtests: "native" on plugin itself, and "wasm" on the guest that is
@@ -46,8 +45,10 @@ type Plugin[S any] struct {
 // In a plugin that looks objects up fails.
 func (p *Plugin[S]) In(t testing.TB, manifests string) *Plugin[S] {
 	t.Helper()
-	objects, err := manifest.Read([]byte(manifests))
-	in := *p
+	objects, err, in := &manifest.Objects{}, error(nil), *p
+	if manifests != "" {
+		objects, err = manifest.Read([]byte(manifests))
+	}
 	if err == nil {
 		in.cluster, err = manifest.NewCluster(objects)
 	}
@@ -60,11 +61,7 @@ func (p *Plugin[S]) In(t testing.TB, manifests string) *Plugin[S] {
 // grant lets the plugin look the objects of In up.
 func (p *Plugin[S]) grant(cfg service.Config) service.Config {
 	if p.cluster != nil {
-		var names []string
-		for _, g := range p.cluster.Grants() {
-			names = append(names, g.Resource)
-		}
-		cfg.Cluster, cfg.Objects = p.cluster, lookup.TestGrants(names...)
+		cfg.Cluster, cfg.Objects = p.cluster, p.cluster.ServiceGrants()
 	}
 	return cfg
 }
