@@ -86,7 +86,7 @@ func TestRecordingsOfReviewsTellNoSecrets(t *testing.T) {
 	known := canaries.NewMaker(47)
 	known.Made, known.Flow = 1<<40, true // Others than those of the calls.
 	for n := range 5 {
-		kept.list = append(kept.list, &admission.Object{Namespace: "shop", Name: fmt.Sprint("s", n), JSON: []byte(canaries.Text(known.Secret(fmt.Sprint("s", n))))})
+		kept.list = append(kept.list, &host.Object{Namespace: "shop", Name: fmt.Sprint("s", n), JSON: []byte(canaries.Text(known.Secret(fmt.Sprint("s", n))))})
 	}
 	for name, odd := range map[string]bool{"values of letters": false, "values with escapes": true} {
 		t.Run(name, func(t *testing.T) {

@@ -20,7 +20,7 @@ const maxResultBytes = 256 << 10
 
 // hostFunctions returns the host functions of a plugin.
 func (p *Plugin) hostFunctions() []host.Import {
-	return slices.Concat(ofRequest, lookup.Imports[*Object](abi.ModuleObjects, lookups{p}))
+	return slices.Concat(ofRequest, lookup.Imports(abi.ModuleObjects, lookup.Snapshots{Kept: &p.kept, Looked: looked}))
 }
 
 // ofRequest are the host functions about a request. Between calls there is no request, and guests

@@ -24,20 +24,20 @@ const (
 // objects are what a plugin may look up in a test. Without any they are not known.
 type objects struct {
 	mu        sync.Mutex
-	list      []*admission.Object
+	list      []*host.Object
 	err       error
 	snapshots int
 	open      int
 }
 
-func (o *objects) Snapshot() ([]*admission.Object, error) {
+func (o *objects) Snapshot() ([]*host.Object, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.snapshots++
 	return o.list, o.err
 }
 
-func (o *objects) set(err error, list ...*admission.Object) {
+func (o *objects) set(err error, list ...*host.Object) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.list, o.err = list, err
@@ -54,7 +54,7 @@ type keeper struct {
 	kept map[string]*objects
 }
 
-func (k *keeper) Keep(resource schema.GroupVersionResource, namespace string) admission.Objects {
+func (k *keeper) Keep(resource schema.GroupVersionResource, namespace string, _ host.ObjectQuery) host.Objects {
 	key := strings.TrimSpace(strings.TrimPrefix(resource.GroupVersion().String()+"/"+resource.Resource, "/") + " " + namespace)
 	if k.kept[key] == nil {
 		k.kept[key] = &objects{}
@@ -63,9 +63,9 @@ func (k *keeper) Keep(resource schema.GroupVersionResource, namespace string) ad
 	return k.kept[key]
 }
 
-func ingress(namespace, name, host string) *admission.Object {
-	return &admission.Object{Namespace: namespace, Name: name, JSON: fmt.Appendf(nil,
-		`{"apiVersion":"networking.k8s.io/v1","kind":"Ingress","metadata":{"name":%q,"namespace":%q},"spec":{"rules":[{"host":%q}]}}`, name, namespace, host)}
+func ingress(namespace, name, hostName string) *host.Object {
+	return &host.Object{Namespace: namespace, Name: name, JSON: fmt.Appendf(nil,
+		`{"apiVersion":"networking.k8s.io/v1","kind":"Ingress","metadata":{"name":%q,"namespace":%q},"spec":{"rules":[{"host":%q}]}}`, name, namespace, hostName)}
 }
 
 // hostRequest is the creation of an Ingress.
@@ -96,14 +96,14 @@ func TestVerdictsFollowWhatWasLookedUp(t *testing.T) {
 	request := hostRequest("a.example.com")
 	taken := `422 unique: spec.rules[0].host: Invalid value: "a.example.com": the Ingress bank/web has it`
 	for i, step := range []struct {
-		list []*admission.Object
+		list []*host.Object
 		want string
 	}{
 		{nil, "allowed"},
-		{[]*admission.Object{ingress("bank", "web", "a.example.com")}, taken},
-		{[]*admission.Object{ingress("bank", "web", "b.example.com")}, "allowed"},
-		{[]*admission.Object{ingress("bank", "web", "b.example.com"), ingress("shop", "new", "a.example.com")}, "allowed"},
-		{[]*admission.Object{ingress("bank", "web", "a.example.com"), ingress("shop", "new", "a.example.com")}, taken},
+		{[]*host.Object{ingress("bank", "web", "a.example.com")}, taken},
+		{[]*host.Object{ingress("bank", "web", "b.example.com")}, "allowed"},
+		{[]*host.Object{ingress("bank", "web", "b.example.com"), ingress("shop", "new", "a.example.com")}, "allowed"},
+		{[]*host.Object{ingress("bank", "web", "a.example.com"), ingress("shop", "new", "a.example.com")}, taken},
 	} {
 		ingresses.set(nil, step.list...)
 		ingresses.snapshots = 0
@@ -175,7 +175,7 @@ type waitingCluster struct {
 	waited chan struct{}
 }
 
-func (w waitingCluster) Keep(schema.GroupVersionResource, string) admission.Objects {
+func (w waitingCluster) Keep(schema.GroupVersionResource, string, host.ObjectQuery) host.Objects {
 	return waiting{w.waited}
 }
 
@@ -186,15 +186,15 @@ func (w waiting) Wait(context.Context) error {
 	return nil
 }
 
-func (w waiting) Snapshot() ([]*admission.Object, error) { return nil, nil }
-func (w waiting) Close()                                 {}
+func (w waiting) Snapshot() ([]*host.Object, error) { return nil, nil }
+func (w waiting) Close()                            {}
 
 func TestObjectsThatAreGranted(t *testing.T) {
 	some := func(names ...string) *objects {
 		o := &objects{}
 		for _, name := range names {
 			namespace, name, _ := strings.Cut(name, "/")
-			o.list = append(o.list, &admission.Object{Namespace: namespace, Name: name, Labels: map[string]string{"name": name}, JSON: []byte(`{"` + namespace + `":"` + name + `"}`)})
+			o.list = append(o.list, &host.Object{Namespace: namespace, Name: name, Labels: map[string]string{"name": name}, JSON: []byte(`{"` + namespace + `":"` + name + `"}`)})
 		}
 		return o
 	}

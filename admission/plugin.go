@@ -16,11 +16,11 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission/dialect"
-	"github.com/kubewasm/kubewasm/admission/internal/answers"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/shadow"
+	"github.com/kubewasm/kubewasm/internal/answers"
 	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 	"github.com/kubewasm/kubewasm/internal/serving"
 )
@@ -38,7 +38,7 @@ type Plugin struct {
 	dialect *dialect.Dialect
 	binding *dialect.Binding
 	// kept holds the objects that a guest of package abi may look up.
-	kept kept
+	kept lookup.Kept
 	// bindings are those of all dialects.
 	bindings []*dialect.Binding
 	// volatile reports whether the guest may depend on more than its requests, regardless of its
@@ -106,8 +106,9 @@ type Cluster interface {
 	// nothing.
 	Hold(kind schema.GroupVersionKind) (release func())
 	// Keep begins to keep the objects of a resource, of all namespaces if namespace is
-	// empty, until the Objects are closed. It does not wait for them.
-	Keep(resource schema.GroupVersionResource, namespace string) Objects
+	// empty, until the Objects are closed. It does not wait for them. query is their source if they
+	// are the values of a query, which services have; the zero value for others.
+	Keep(resource schema.GroupVersionResource, namespace string, query host.ObjectQuery) host.Objects
 	// Review asks whether a user may do something, as a SubjectAccessReview.
 	Review(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error)
 }
@@ -159,7 +160,7 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 		p.forget()
 		return nil, fmt.Errorf("plugin %q: configuration: %w", cfg.Name, err)
 	}
-	p.kept = keep(cfg.Cluster, cfg.Objects)
+	p.kept = lookup.Keep(cfg.Cluster, cfg.Objects)
 	adapter := host.Adapter{
 		Kind:       abi.KindAdmission,
 		Imports:    p.hostFunctions(),
@@ -187,9 +188,7 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 		adapter.Dialects = append(adapter.Dialects, b.Host)
 	}
 	guestCfg := cfg.Config
-	if len(cfg.Objects) != 0 && !slices.Contains(cfg.Grants, host.GrantObjects) {
-		guestCfg.Grants = append(slices.Clone(cfg.Grants), host.GrantObjects)
-	}
+	guestCfg.Grants = lookup.Granted(cfg.Grants, cfg.Objects)
 	guest, err := rt.Load(ctx, guestCfg, adapter)
 	if err != nil {
 		p.forget()
@@ -209,7 +208,7 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	if err := p.checkFunctions(); err != nil {
 		return refuse(err)
 	}
-	p.kept.wait(ctx)
+	p.kept.Wait(ctx)
 	if p.binding != nil && p.binding.Wait != nil {
 		p.binding.Wait(ctx)
 	}
@@ -288,7 +287,7 @@ func (p *Plugin) Close(ctx context.Context) error {
 
 // forget ends the plugin's uses of the cluster and of the capabilities.
 func (p *Plugin) forget() {
-	p.kept.close()
+	p.kept.Close()
 	for _, b := range p.bindings {
 		if b.Close != nil {
 			b.Close()

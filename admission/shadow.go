@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/kubewasm/kubewasm/admission/internal/answers"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/shadow"
+	"github.com/kubewasm/kubewasm/internal/answers"
 	"github.com/kubewasm/kubewasm/internal/loading"
 	"github.com/kubewasm/kubewasm/internal/serving"
 )

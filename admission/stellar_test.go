@@ -179,7 +179,9 @@ func (c cluster) Resource(_ context.Context, kind schema.GroupVersionKind) (sche
 
 func (c cluster) Hold(schema.GroupVersionKind) func() { return func() {} }
 
-func (c cluster) Keep(schema.GroupVersionResource, string) admission.Objects { return &objects{} }
+func (c cluster) Keep(schema.GroupVersionResource, string, host.ObjectQuery) host.Objects {
+	return &objects{}
+}
 
 func (c cluster) Review(_ context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
 	return authorizationv1.SubjectAccessReviewStatus{Allowed: spec.User == "alice" && spec.ResourceAttributes.Verb == "create"}, nil

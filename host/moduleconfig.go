@@ -2,6 +2,7 @@ package host
 
 import (
 	"cmp"
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -202,6 +203,37 @@ func (s *Sources) open(m *ModuleConfig) (Source, error) {
 	return Bytes(m.Bytes), nil
 }
 
+// Objects are the objects of a resource that a program keeps for look-ups, in one namespace or
+// in all. It is safe for use by several goroutines.
+type Objects interface {
+	// Snapshot returns the current objects, sorted by namespace and then by name, or an error with
+	// the reason that they are unknown. It does not wait. Neither the Objects nor the caller may
+	// change the returned slice and its objects.
+	Snapshot() ([]*Object, error)
+	// Wait returns nil when Snapshot would have no error. It returns an error for the first reason
+	// that the objects cannot be read, or when ctx ends.
+	Wait(ctx context.Context) error
+	// Close ends the use of the objects.
+	Close()
+}
+
+// Object is an object that guests look up.
+type Object struct {
+	Namespace, Name string
+	Labels          map[string]string
+	// JSON is the whole object, without managedFields.
+	JSON []byte
+}
+
+// GetNamespace returns o.Namespace.
+func (o *Object) GetNamespace() string { return o.Namespace }
+
+// GetName returns o.Name.
+func (o *Object) GetName() string { return o.Name }
+
+// GetLabels returns o.Labels.
+func (o *Object) GetLabels() map[string]string { return o.Labels }
+
 // ObjectGrant names objects of the cluster that a guest may look up.
 type ObjectGrant struct {
 	// Resource is the resource as in a URL of the API: "v1/services",
@@ -220,7 +252,7 @@ type ObjectGrant struct {
 	Apply []string `json:"apply,omitempty"`
 	// Query makes the objects values of metrics. The resource is then
 	// "metrics.kubewasm.dev/v1/" with a name of lower-case letters, digits and hyphens after it. Only
-	// schedulers have queries.
+	// schedulers and services have queries.
 	Query *ObjectQuery `json:"query,omitempty"`
 }
 

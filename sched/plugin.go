@@ -75,9 +75,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		NewState:       func() any { return &instance{} }, Confidential: confide, Again: again,
 	}
 	guestCfg := cfg.Config
-	if len(cfg.Objects) != 0 && !slices.Contains(cfg.Grants, host.GrantObjects) {
-		guestCfg.Grants = append(slices.Clone(cfg.Grants), host.GrantObjects)
-	}
+	guestCfg.Grants = lookup.Granted(cfg.Grants, cfg.Objects)
 	if err := errors.Join(mistakes, cfg.validate(rt)); err != nil {
 		all := []error{fmt.Errorf("plugin %q: arguments: %w", cfg.Name, err), adapter.Validate(&guestCfg)}
 		if len(cfg.Module.Check("module")) == 0 { // Validate has reported it otherwise.

@@ -257,6 +257,11 @@
 // its error, with the same text and the same code. The total is the amount times the rate. The note is the value of
 // the Pod's label "discount", and "none" if there is no Pod or the Pod does not have it.
 //
+// For the currency "found" it looks ConfigMaps up, in JSON, and asks for no rate: the total is 100 times
+// the number of all and the number of those of the namespace "shop" that "tier=a" selects, the note
+// the label "tier" of the one in "shop" that has the Pod's name, empty if there is none. For "secret" it
+// looks v1/secrets up, which the configuration does not name.
+//
 // Choose returns the first of the Pods whose spec.nodeName is the node of the request. If there
 // is none it returns, as the text, the value of "none" in the data of the ConfigMap.
 package conformance

@@ -53,7 +53,7 @@ func serviceCases(t *testing.T, rt *host.Runtime, guest string, s *Suite) {
 	cases := s.Service
 	p, err := quotes.LoadQuotes(t.Context(), rt, service.Config{Config: host.Config{
 		Name: "guest", Module: host.ModuleConfig{Bytes: module}, Grants: []string{"rates"}, Limits: host.Limits{Instances: 1},
-	}}, market{cases})
+	}, Cluster: lookups(t, s), Objects: []host.ObjectGrant{{Resource: "v1/configmaps"}}}, market{cases})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	stdjson "encoding/json"
 	"errors"
-	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -143,33 +142,9 @@ func (a *Plugin) load(t testing.TB, config []byte, configure bool) (*Plugin, err
 	return fresh, nil
 }
 
-// objects answers look-ups of a native plugin.
-type objects struct{ *manifest.Cluster }
-
-func (o objects) of(resource string) []*adapter.Object {
-	list, err := o.Of(resource)
-	if err != nil {
-		panic(err)
-	}
-	return list
-}
-
-func (o objects) GetObject(question string) []byte {
-	parts := strings.Split(question, "\x00")
-	list := o.of(parts[0])
-	if i, ok := lookup.Find(list, parts[1], parts[2]); ok {
-		return list[i].JSON
-	}
-	return nil
-}
-
-func (o objects) ListObjects(question string) []byte {
-	q, err := lookup.ParseList(question, free)
-	if err != nil {
-		panic(err)
-	}
-	encode := func(o *adapter.Object) ([]byte, error) { return o.JSON, nil }
-	return must(lookup.Append(nil, q, o.of(q.Resource), encode, free, math.MaxInt32))
+// lookups answers look-ups of a native plugin.
+func (a *Plugin) lookups() lookup.Native {
+	return func(resource, _ string) []*host.Object { return must(a.cluster.Of(resource)) }
 }
 
 // Verdict is the result of a request.
@@ -226,7 +201,7 @@ func (a *Plugin) mutate(t testing.TB, review []byte) Verdict {
 	t.Helper()
 	a, native, hosted := a.request(t, review)
 	if a.native != nil {
-		defer nativehost.UseLookups(objects{a.cluster})()
+		defer nativehost.UseLookups(a.lookups())()
 		patch := admission.NewPatch(native.Object())
 		mutator, ok := a.native.Plugin.(admission.Mutator)
 		if !ok {
@@ -286,7 +261,7 @@ func (a *Plugin) validate(t testing.TB, review []byte) Verdict {
 	t.Helper()
 	a, native, hosted := a.request(t, review)
 	if a.native != nil {
-		defer nativehost.UseLookups(objects{a.cluster})()
+		defer nativehost.UseLookups(a.lookups())()
 		validator, ok := a.native.Plugin.(admission.Validator)
 		if !ok {
 			t.Fatal(noValidator)
@@ -435,10 +410,7 @@ func reviewOf(t testing.TB, text string) []byte {
 	return review
 }
 
-// free is the cost function of look-ups by a native plugin.
-func free(int64) {}
-
-func must(b []byte, err error) []byte {
+func must[T any](b T, err error) T {
 	if err != nil {
 		panic(err)
 	}

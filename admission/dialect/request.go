@@ -6,7 +6,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
-	"github.com/kubewasm/kubewasm/admission/internal/answers"
+	"github.com/kubewasm/kubewasm/internal/answers"
 	"github.com/kubewasm/kubewasm/internal/policyjson"
 )
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/dialect"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // clusterObjects holds the objects of the kinds that a policy in Rego finds in its data. It keeps
@@ -29,7 +30,7 @@ type keptKind struct {
 	apiVersion, kind, namespace string
 	// resource and objects are set once the cluster has found the kind.
 	resource apischema.GroupVersionResource
-	objects  admission.Objects
+	objects  host.Objects
 }
 
 // newInventory returns the objects of some kinds, nil if there are none.
@@ -71,7 +72,7 @@ func (v *clusterObjects) keep(ctx context.Context) ([]keptKind, error) {
 		}
 		v.mu.Lock()
 		if k.objects == nil && !v.closed {
-			k.resource, k.objects = resource, v.cluster.Keep(resource, k.namespace)
+			k.resource, k.objects = resource, v.cluster.Keep(resource, k.namespace, host.ObjectQuery{})
 		}
 		v.mu.Unlock()
 	}
@@ -134,7 +135,7 @@ func (v *clusterObjects) close() {
 }
 
 // snapshot implements objects.
-type snapshot []*admission.Object
+type snapshot []*host.Object
 
 func (s snapshot) Len() int { return len(s) }
 

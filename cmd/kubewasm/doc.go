@@ -299,9 +299,10 @@
 //	--namespace NAME
 //		The namespace of objects that name none. The default for Pods is "default".
 //	--objects PATH
-//		The objects that an admission plugin may look up. With --grant objects and without
-//		this flag they are those of -f. A policy of Kubewarden or in Rego without metadata and
-//		--see may look up each of their kinds. It may be repeated.
+//		The objects that an admission plugin or a plugin of a service may look up. With --grant
+//		objects and without this flag those of an admission plugin are those of -f. A policy of
+//		Kubewarden or in Rego without metadata and --see may look up each of their kinds. It may
+//		be repeated.
 //	--old PATH
 //		The objects before an UPDATE. The default is that nothing changes. It may be repeated.
 //	--operation OPERATION
@@ -378,9 +379,10 @@
 //	--namespace NAME
 //		The namespace of objects that name none. The default for Pods is "default".
 //	--objects PATH
-//		The objects that an admission plugin may look up. With --grant objects and without
-//		this flag they are those of -f. A policy of Kubewarden or in Rego without metadata and
-//		--see may look up each of their kinds. It may be repeated.
+//		The objects that an admission plugin or a plugin of a service may look up. With --grant
+//		objects and without this flag those of an admission plugin are those of -f. A policy of
+//		Kubewarden or in Rego without metadata and --see may look up each of their kinds. It may
+//		be repeated.
 //	--old PATH
 //		The objects before an UPDATE. The default is that nothing changes. It may be repeated.
 //	--operation OPERATION

@@ -18,6 +18,19 @@ import (
 	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
+// clusterIn returns a cluster of the objects in files, and these.
+func (t *tool) clusterIn(ctx context.Context, paths []string) (*manifest.Cluster, *manifest.Objects, error) {
+	there, err := t.readObjects(ctx, paths)
+	if err != nil {
+		return nil, nil, err
+	}
+	cluster, err := manifest.NewCluster(there)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", strings.Join(paths, ", "), err)
+	}
+	return cluster, there, nil
+}
+
 // readObjects reads the objects of files, and of the .yaml, .yml and .json files below
 // directories. A document that is no object is an error.
 func (t *tool) readObjects(ctx context.Context, paths []string) (*manifest.Objects, error) {

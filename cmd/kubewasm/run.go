@@ -144,13 +144,11 @@ func (t *tool) trial(ctx context.Context, flags *pflag.FlagSet, f *runFlags, pat
 	var kinds []schema.GroupVersionKind
 	trial.warn = func(warnings []string) { t.warnAll(strings.Join(f.files, ", "), warnings) }
 	if len(f.lookups) != 0 {
-		there, err := t.readObjects(ctx, f.lookups)
+		cluster, there, err := t.clusterIn(ctx, f.lookups)
 		if err != nil {
 			return nil, err
 		}
-		if trial.cluster, err = manifest.NewCluster(there); err != nil {
-			return nil, fmt.Errorf("%s: %w", strings.Join(f.lookups, ", "), err)
-		}
+		trial.cluster = cluster
 		for _, o := range there.All {
 			kinds = append(kinds, o.GroupVersionKind())
 		}

@@ -159,7 +159,15 @@ func (t *tool) runMethod(ctx context.Context, path, method string, f *runFlags, 
 	if f.logged {
 		cfg.Logger = slog.New(slog.NewTextHandler(t.err, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	if c.Plugin, err = service.Load(ctx, rt, service.Config{Config: cfg}, d, methodcall.HostServices(schema, c.Answer)...); err != nil {
+	serviceCfg := service.Config{Config: cfg}
+	if len(f.lookups) != 0 {
+		cluster, _, err := t.clusterIn(ctx, f.lookups)
+		if err != nil {
+			return err
+		}
+		serviceCfg.Cluster, serviceCfg.Objects = cluster, cluster.ServiceGrants()
+	}
+	if c.Plugin, err = service.Load(ctx, rt, serviceCfg, d, methodcall.HostServices(schema, c.Answer)...); err != nil {
 		return granting(err)
 	}
 	fuel.take()

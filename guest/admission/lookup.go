@@ -4,7 +4,6 @@ import (
 	"iter"
 
 	"github.com/kubewasm/kubewasm/guest/internal/lookup"
-	"github.com/kubewasm/kubewasm/guest/view"
 )
 
 // Get returns an object of the cluster as of reads it, and whether there is one:
@@ -23,11 +22,7 @@ import (
 //
 // Natively the only objects are those of a kit.
 func Get[V any](of func(json []byte) V, resource, namespace, name string) (object V, ok bool) {
-	b := lookup.Get(resource, namespace, name)
-	if b == nil {
-		return object, false
-	}
-	return of(b), true
+	return lookup.View(of, resource, namespace, name)
 }
 
 // List returns the objects of a resource in a namespace, or in all if it is empty, sorted
@@ -46,14 +41,5 @@ func Get[V any](of func(json []byte) V, resource, namespace, name string) (objec
 // that are read. With func(b []byte) []byte { return b } as of, List returns the bytes of
 // the objects, which may be kept and viewed at any time.
 func List[V any](of func(json []byte) V, resource, namespace, selector string) iter.Seq[V] {
-	return func(yield func(V) bool) {
-		var slot view.Slot
-		defer slot.Close()
-		for b := range lookup.List(resource, namespace, selector) {
-			slot.Put(b, nil)
-			if !yield(of(b)) {
-				return
-			}
-		}
-	}
+	return lookup.Views(of, resource, namespace, selector)
 }

@@ -14,7 +14,6 @@ import * as view from "./view";
 import * as wire from "./internal/wire";
 import { Writer } from "./internal/writer";
 import { leave } from "./internal/plugin";
-import { getObject, listObjects } from "./internal/lookup";
 import { Json, Kind } from "./json";
 import { ObjectMeta } from "./api/meta";
 import { Container, Pod, PodSpec, PodTemplate, PodTemplateSpec, ReplicationController } from "./api/core";
@@ -22,6 +21,7 @@ import { DaemonSet, Deployment, ReplicaSet, StatefulSet } from "./api/apps";
 import { CronJob, Job } from "./api/batch";
 
 export { Json } from "./json";
+export { get, getJSON, list } from "./internal/lookup";
 
 // @ts-ignore: decorator
 @external("k8s.io/admission", "request") declare function importRequest(buf: usize, limit: u32): u32;
@@ -672,26 +672,6 @@ function podIn(kind: GroupVersionKind, object: ArrayBuffer): PodOf | null {
   if (kind.is("", "v1", "ReplicationController")) return template(ReplicationController.fromJSON(object).spec.template, spec);
   if (kind.is("", "v1", "PodTemplate")) return template(PodTemplate.fromJSON(object).template, new Path());
   return null;
-}
-
-/**
- * get returns an object of the cluster, null if there is none. The resource is named as in the
- * plugin's configuration, which must name it; namespace is empty for objects that have none. It
- * needs the grant "objects".
- */
-export function get<T extends view.Message>(resource: string, namespace: string, name: string): T | null {
-  const raw = getObject(resource, namespace, name);
-  return raw === null ? null : view.fromJSON<T>(raw);
-}
-
-/** getJSON is get for the JSON of an object, byte for byte. */
-export function getJSON(resource: string, namespace: string, name: string): ArrayBuffer | null {
-  return getObject(resource, namespace, name);
-}
-
-/** list returns the objects of a resource in a namespace, or in all if it is empty, that a selector such as "app=web,tier in (a, b)" chooses. It needs the grant "objects". */
-export function list<T extends view.Message>(resource: string, namespace: string = "", selector: string = ""): T[] {
-  return listObjects<T>(resource, namespace, selector, true);
 }
 
 // What the exported functions call. The transform writes those that the plugin has methods for.

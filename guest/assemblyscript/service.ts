@@ -7,6 +7,8 @@ import * as view from "./view";
 import { Writer } from "./internal/writer";
 import { leave } from "./internal/plugin";
 
+export { get, getJSON, list } from "./internal/lookup";
+
 // @ts-ignore: decorator
 @external("kubewasm/service", "request")
 declare function importRequest(buf: usize, limit: u32): u32;

@@ -2287,7 +2287,7 @@ KW_INLINE kw_result kw_configure(const kw_option *options, uint32_t n) {
 // ---- Look-ups ---------------------------------------------------------------------------
 
 // kw_get_object returns an object by its resource, such as "v1/persistentvolumeclaims": protobuf
-// in a scheduler, JSON of custom resources there and in admission and hooks; nothing if there is none. The guest needs the grant
+// in a scheduler, JSON of custom resources there, and of all in admission, hooks and services; nothing if there is none. The guest needs the grant
 // objects. A hook gets the object that has the name of its node.
 KW_INLINE kw_str kw_get_object_text(kw_str question) { return KW_ANSWER(kw_host_get_object(question.p, question.n, buf, limit)); }
 #define kw_get_object(resource, namespace, name) kw_get_object_text(kw_text(resource, KW("\0"), namespace, KW("\0"), name))

@@ -17,9 +17,5 @@ import "github.com/kubewasm/kubewasm/guest/internal/lookup"
 //
 // Natively the only objects are those of a kit.
 func Get[V any](of func(json []byte) V, resource, name string) (object V, ok bool) {
-	b := lookup.Get(resource, "", name)
-	if b == nil {
-		return object, false
-	}
-	return of(b), true
+	return lookup.View(of, resource, "", name)
 }

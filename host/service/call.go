@@ -12,7 +12,9 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/codes"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/answers"
 	"github.com/kubewasm/kubewasm/internal/objects"
+	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
 // Call calls the method with an index in [Definition.Methods] with the request at req, and reads
@@ -142,9 +144,10 @@ func (p *Plugin) call(ctx context.Context, method int, req, resp unsafe.Pointer)
 	if c.request, err = m.request.Append(c.request[:0], req, c); err != nil {
 		return fmt.Errorf("plugin %q: call %s: request: %w", p.name, p.method(method), err)
 	}
-	c.sample = p.sampled(method, c.request)
-	err = p.run(ctx, inst, method)
-	if c.sample != nil {
+	if c.sample = p.sampled(method, c.request); c.sample == nil {
+		err = p.run(ctx, inst, method)
+	} else {
+		err = p.run(answers.With(ctx, &c.sample.looked), inst, method)
 		c.sample.offer(c, err)
 	}
 	if err != nil {
@@ -205,8 +208,10 @@ type call struct {
 	// request and response are the messages of the call, answer the last one of a host
 	// function. part is a part of an object.
 	request, response, answer, part []byte
-	// byBytes is set in a call by CallBytes.
-	byBytes bool
+	// running is set between calls of begin and end, and byBytes in a call by CallBytes.
+	running, byBytes bool
+	// looked holds the objects that the call has looked up.
+	looked lookup.Looked
 	// sample records a call that is repeated on a candidate. There repeats is the sample, and
 	// unasked is the method of a host service that the candidate alone has asked.
 	sample, repeats *sample
@@ -243,14 +248,15 @@ const maxBuffer = 256 << 10
 // begin begins a call on an instance.
 func begin(inst *host.Instance) *call {
 	c := inst.State().(*call)
-	c.inst = inst
+	c.inst, c.running = inst, true
 	c.response, c.answer = c.response[:0], c.answer[:0]
 	return c
 }
 
 // end forgets the content of the call, and releases the instance.
 func (c *call) end(inst *host.Instance) {
-	c.byBytes, c.sample, c.repeats, c.unasked = false, nil, nil, ""
+	c.running, c.byBytes, c.looked = false, false, lookup.Looked{}
+	c.sample, c.repeats, c.unasked = nil, nil, ""
 	if len(c.objects) != 0 {
 		clear(c.objects)
 		c.objects, c.places = c.objects[:0], nil

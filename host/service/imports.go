@@ -13,6 +13,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi/codes"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/objects"
+	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
 // adapter describes the extension point to package host.
@@ -88,7 +89,15 @@ func (p *Plugin) imports(hosts []HostService) []host.Import {
 			list = append(list, h.Methods[i].function(h.Name))
 		}
 	}
-	return list
+	return append(list, lookup.Imports(abi.ModuleObjects, lookup.Snapshots{Kept: &p.kept, Looked: looked})...)
+}
+
+// looked returns what the running call has looked up.
+func looked(inst *host.Instance) (*lookup.Looked, error) {
+	if c := inst.State().(*call); c.running {
+		return &c.looked, nil
+	}
+	return new(lookup.Looked), errors.New("objects are looked up in methods")
 }
 
 // objectBytes returns an object that the guest may ask for, encoded as a whole.

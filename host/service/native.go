@@ -14,6 +14,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi/codes"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/nativehost"
+	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
 // native is a plugin that runs in this process, in a test.
@@ -185,7 +186,14 @@ func (p *Plugin) callNative(ctx context.Context, method int, req, resp unsafe.Po
 	if err != nil {
 		return fmt.Errorf("plugin %q: call %s: request: %w", p.name, name, err)
 	}
-	response, code := p.native.source.Call(name, request, nativeHost{ctx, p.native, c})
+	looks := func(resource, namespace string) []*host.Object {
+		list, err := p.kept.List(ctx, &c.looked, resource, namespace)
+		if err != nil {
+			panic(err)
+		}
+		return list
+	}
+	response, code := p.native.source.Call(name, request, nativeHost{looks, ctx, p.native, c})
 	if code != codes.OK {
 		return &host.StatusError{Plugin: p.name, Function: name, Code: code, Reason: string(response)}
 	}
@@ -197,6 +205,7 @@ func (p *Plugin) callNative(ctx context.Context, method int, req, resp unsafe.Po
 
 // nativeHost answers a plugin in this process.
 type nativeHost struct {
+	lookup.Native
 	ctx  context.Context
 	of   *native
 	call *call

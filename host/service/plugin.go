@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/codes"
@@ -22,6 +23,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/lograte"
 	"github.com/kubewasm/kubewasm/internal/nativehost"
 	"github.com/kubewasm/kubewasm/internal/objects"
+	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 	"github.com/kubewasm/kubewasm/internal/serviceschema"
 )
 
@@ -49,6 +51,17 @@ type Config struct {
 	// only the names, namespaces and UIDs of the others. Their kinds are the names of their
 	// messages, in lower case.
 	Reads []string `json:"reads,omitempty"`
+	// Objects are the objects, and the values of metrics, that the plugin may look up; the default is
+	// none. Load waits some seconds for the cluster to have them. Until then, look-ups fail, and so
+	// does the plugin. Index and Apply of a grant have no effect.
+	Objects []host.ObjectGrant `json:"objects,omitempty"`
+	// Cluster keeps the objects that plugins look up; without it, they cannot look objects up. It may
+	// be a [github.com/kubewasm/kubewasm/admission/webhook/clustercache.Cluster].
+	Cluster interface {
+		// Keep begins to keep the objects of a resource, of all namespaces if namespace is empty, until
+		// the Objects are closed. query is their source if they are the values of a query.
+		Keep(resource schema.GroupVersionResource, namespace string, query host.ObjectQuery) host.Objects
+	} `json:"-"`
 	// DetectChanges is for tests of programs: a call panics if an object in it was changed since it
 	// was passed before, and has the same UID and resource version. No plugin would see the change.
 	DetectChanges bool `json:"detectChanges,omitempty"`
@@ -85,6 +98,8 @@ type Plugin struct {
 	// resultBytes is the length of the longest response.
 	resultBytes int
 
+	// kept holds the objects that the plugin may look up.
+	kept  lookup.Kept
 	store *objects.Store
 	reads reads
 	mu    sync.RWMutex
@@ -122,23 +137,31 @@ func load(ctx context.Context, rt *host.Runtime, cfg Config, d *Definition, serv
 	if cfg.Shadow != nil {
 		mistakes = append(mistakes, cfg.Shadow.Check(rt, "shadow")...)
 	}
+	mistakes = append(append(mistakes, lookup.CheckGrants(cfg.Objects)...), lookup.CheckQueries(cfg.Objects)...)
+	if len(cfg.Objects) != 0 && cfg.Cluster == nil {
+		mistakes = append(mistakes, errors.New("objects need a cluster, which the program does not have"))
+	}
 	if err := errors.Join(mistakes...); err != nil {
 		return nil, fmt.Errorf("plugin %q: configuration: %w", cfg.Name, err)
 	}
+	p.kept = lookup.Keep(cfg.Cluster, cfg.Objects)
 	if source, ok := cfg.Module.Source.(nativehost.Service); ok {
 		p.native = &native{source: source, hosts: hosts}
 		p.callLogger = lograte.Logger(cfg.Logger, lograte.New(cfg.Limits.Or(host.DefaultLimits()).LogBytes))
 		return p, nil
 	}
+	cfg.Grants = lookup.Granted(cfg.Grants, cfg.Objects)
 	p.Plugin, err = rt.Load(ctx, cfg.Config, p.adapter(hosts))
 	if err != nil {
+		p.kept.Close()
 		return nil, err
 	}
+	p.kept.Wait(ctx)
 	p.callLogger = p.Plugin.CallLogger()
 	p.cfg.Module = host.ModuleConfig{} // It may have the bytes. A candidate has a module of its own.
 	if cfg.Shadow != nil {
 		if err := p.BeginShadow(ctx, *cfg.Shadow); err != nil {
-			return nil, errors.Join(err, p.Plugin.Close(ctx))
+			return nil, errors.Join(err, p.Close(ctx))
 		}
 	}
 	return p, nil
@@ -146,6 +169,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg Config, d *Definition, serv
 
 // Close closes the plugin, see [host.Plugin.Close].
 func (p *Plugin) Close(ctx context.Context) error {
+	defer p.kept.Close()
 	if p.native != nil {
 		return nil
 	}

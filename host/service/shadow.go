@@ -2,10 +2,12 @@ package service
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -17,6 +19,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/shadow"
+	"github.com/kubewasm/kubewasm/internal/answers"
 	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
@@ -62,8 +65,9 @@ type sample struct {
 	request, response []byte
 	objects           []passed
 	err               error
-	// answers are those of host services, in order.
+	// answers are those of host services, in order, and looked those of look-ups.
 	answers []hostAnswer
+	looked  answers.Answers
 	bytes   int64
 	stain   confidential.Stain
 }
@@ -101,8 +105,8 @@ func (s *sample) offer(c *call, err error) {
 	s.err, s.response = err, bytes.Clone(c.response)
 	s.bytes += int64(len(s.response))
 	rule := &c.plugin.cfg.Confidential
-	if rule.Extended() {
-		s.stain.Seal() // Fields of messages may have the names.
+	if rule.Extended() || slices.ContainsFunc(c.plugin.cfg.Objects, func(g host.ObjectGrant) bool { return rule.SealsResource(g.Resource) }) {
+		s.stain.Seal() // Fields of messages may have the names, and what was looked up is not known.
 	}
 	for i := range c.objects {
 		o := &c.objects[i]
@@ -114,7 +118,7 @@ func (s *sample) offer(c *call, err error) {
 		copied := reflect.NewAt(o.typ, o.of).Interface().(runtime.Object).DeepCopyObject()
 		s.objects = append(s.objects, passed{o.Object, o.typ, reflect.ValueOf(copied).UnsafePointer(), nil})
 	}
-	if s.bytes > s.shadow.Config().QueueBytes {
+	if s.bytes += int64(s.looked.Bytes()); s.looked.TooMany || s.bytes > s.shadow.Config().QueueBytes {
 		s.shadow.Drop()
 		return
 	}
@@ -145,12 +149,13 @@ func (s *sample) repeat(ctx context.Context, of shadow.Candidate) shadow.Outcome
 	c.request = append(c.request[:0], s.request...)
 	c.objects = append(c.objects[:0], s.objects...)
 	c.repeats = s
-	err = p.run(ctx, inst, s.method)
+	told := s.looked.Repeat()
+	err = p.run(answers.With(ctx, told), inst, s.method)
 	o := shadow.Outcome{Subject: p.definition.Methods[s.method].name, Stain: &s.stain}
 	was, is := kindOf(s.err), kindOf(err)
 	switch {
-	case c.unasked != "":
-		return shadow.Outcome{Asked: c.unasked}
+	case c.unasked != "" || told.Unknown != "":
+		return shadow.Outcome{Asked: cmp.Or(c.unasked, told.Unknown)}
 	case is == failure && was != failure:
 		o.Serving, o.Err = was, err
 	case is == failure || was == failure:
@@ -167,8 +172,8 @@ func (s *sample) repeat(ctx context.Context, of shadow.Candidate) shadow.Outcome
 
 // The kinds of answers beside errors with a code.
 const (
-	answers = "response"
-	failure = "failure"
+	response = "response"
+	failure  = "failure"
 )
 
 // kindOf returns the kind of the answer of a call: a response, the code of an error, or a failure.
@@ -176,7 +181,7 @@ func kindOf(err error) string {
 	status, returned := errors.AsType[*host.StatusError](err)
 	switch {
 	case err == nil:
-		return answers
+		return response
 	case returned:
 		return "error " + status.Code.String()
 	}
@@ -192,7 +197,7 @@ func reasonOf(err error) string {
 
 func textOf(err error) string {
 	if err == nil {
-		return answers
+		return response
 	}
 	return err.Error()
 }

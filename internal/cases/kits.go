@@ -96,7 +96,7 @@ func (k kits) service(q *question) (*servicetest.Plugin[*methodcall.Call], *serv
 		}
 		q.Cleanup(func() { c.Plugin.Close(context.WithoutCancel(ctx)) })
 		return c, nil
-	}), schema
+	}).In(q, q.objects), schema
 }
 
 func findMethod(q *question, schema *serviceschema.Schema) protoreflect.MethodDescriptor {

@@ -63,8 +63,6 @@ type Config[O lookup.Object] struct {
 	Get Getter
 	// Every is the interval at which sources without a watch are polled, 15 seconds if it is 0.
 	Every time.Duration
-	// Failed is called when such a source begins to fail. It may be nil.
-	Failed func(s Scope, err error)
 }
 
 // Cache is a set of informers. It is safe for use by several goroutines.
@@ -242,6 +240,9 @@ func (c *Cache[O]) Use(s Scope) (*Resource[O], error) {
 	}
 	if err := c.ctx.Err(); err != nil {
 		return nil, err
+	}
+	if s.Query != noQuery && c.cfg.Get == nil {
+		return nil, errors.New("the program has no client for queries")
 	}
 	r := &Resource[O]{cache: c, scope: s, users: 1, items: map[types.NamespacedName]*item[O]{}}
 	r.informer = cache.NewSharedIndexInformerWithOptions(r.listWatch(), &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{

@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/objects"
@@ -47,13 +46,11 @@ func cacheOf(config *rest.Config) (*Cache[*objects.Kept], error) {
 	if caches.of == nil {
 		caches.of = map[*rest.Config]*Cache[*objects.Kept]{}
 	}
-	get, err := getter(config)
+	get, err := GetterOf(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	c := New(context.Background(), Config[*objects.Kept]{Client: client, Keep: objects.Keep, Limit: maxKeptBytes, Get: get, Failed: func(s Scope, err error) {
-		klog.Background().Error(err, "A source of metrics does not answer", "resource", s.Resource, "namespace", s.Namespace)
-	}})
+	c := New(context.Background(), Config[*objects.Kept]{Client: client, Keep: objects.Keep, Limit: maxKeptBytes, Get: get})
 	caches.of[config] = c
 	return c, nil
 }

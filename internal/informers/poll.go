@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 )
 
 // The bounds of polled sources.
@@ -148,8 +149,8 @@ func (noWatchList) IsWatchListSemanticsUnSupported() bool { return true }
 func (r *Resource[O]) pollWatch() cache.ListerWatcher {
 	cfg, s := &r.cache.cfg, r.scope
 	p := &poller{now: cfg.Now, every: cfg.Every, heard: func(err error) {
-		if before := r.failure.Load(); before == nil && err != nil && cfg.Failed != nil {
-			cfg.Failed(s, err)
+		if before := r.failure.Load(); before == nil && err != nil {
+			klog.Background().Error(err, "A source of metrics does not answer", "resource", s.Resource, "namespace", s.Namespace)
 		}
 		r.heard(err)
 	}}

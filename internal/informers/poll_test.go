@@ -231,7 +231,7 @@ func TestSourcesThatMisbehave(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(test.answer)
 			defer server.Close()
-			get, err := getter(&rest.Config{Host: server.URL, BearerToken: "token"})
+			get, err := GetterOf(&rest.Config{Host: server.URL, BearerToken: "token"})
 			if err != nil {
 				t.Fatal(err)
 			}

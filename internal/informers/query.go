@@ -36,8 +36,8 @@ const maxQueryBytes = 16 << 20
 // Getter gets a path of the API server with parameters, 16 MiB of the answer at most.
 type Getter func(ctx context.Context, path string, parameters url.Values) ([]byte, error)
 
-// getter returns the Getter of a client.
-func getter(config *rest.Config) (Getter, error) {
+// GetterOf returns the Getter of a client.
+func GetterOf(config *rest.Config) (Getter, error) {
 	config = dynamic.ConfigFor(config)
 	connection, err := rest.HTTPClientFor(config)
 	if err != nil {

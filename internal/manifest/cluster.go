@@ -23,7 +23,7 @@ import (
 
 // Cluster is an admission.Cluster of objects that do not change.
 type Cluster struct {
-	objects map[schema.GroupVersionResource][]*admission.Object
+	objects map[schema.GroupVersionResource][]*host.Object
 }
 
 var _ admission.Cluster = (*Cluster)(nil)
@@ -36,7 +36,7 @@ var resources string
 
 // NewCluster returns a cluster of objects, which have a name each.
 func NewCluster(objects *Objects) (*Cluster, error) {
-	c := &Cluster{map[schema.GroupVersionResource][]*admission.Object{}}
+	c := &Cluster{map[schema.GroupVersionResource][]*host.Object{}}
 	for name := range strings.FieldsSeq(resources) {
 		r, err := lookup.ParseResource(name)
 		if err != nil {
@@ -60,10 +60,10 @@ func NewCluster(objects *Objects) (*Cluster, error) {
 			return nil, fmt.Errorf("object %d: there are two of the %s %s/%s", i+1, o.Kind, o.Namespace, o.Name)
 		}
 		there[k] = true
-		c.objects[r] = append(c.objects[r], &admission.Object{Namespace: o.Namespace, Name: o.Name, Labels: labelsOf(o.JSON), JSON: o.JSON})
+		c.objects[r] = append(c.objects[r], &host.Object{Namespace: o.Namespace, Name: o.Name, Labels: labelsOf(o.JSON), JSON: o.JSON})
 	}
 	for _, list := range c.objects {
-		slices.SortFunc(list, lookup.Compare[*admission.Object])
+		slices.SortFunc(list, lookup.Compare[*host.Object])
 	}
 	return c, nil
 }
@@ -112,9 +112,18 @@ func (c *Cluster) Grants() (grants []host.ObjectGrant) {
 	return grants
 }
 
+// ServiceGrants are the grants of a plugin of a service that has all resources of the cluster.
+func (c *Cluster) ServiceGrants() []host.ObjectGrant {
+	var names []string
+	for _, g := range c.Grants() {
+		names = append(names, g.Resource)
+	}
+	return lookup.TestGrants(names...)
+}
+
 // Of returns the objects of a resource, sorted by namespace and name. It fails for an
 // unknown resource.
-func (c *Cluster) Of(resource string) ([]*admission.Object, error) {
+func (c *Cluster) Of(resource string) ([]*host.Object, error) {
 	r, err := lookup.ParseResource(resource)
 	if err != nil {
 		return nil, err
@@ -135,20 +144,20 @@ func (c *Cluster) Resource(_ context.Context, kind schema.GroupVersionKind) (sch
 func (c *Cluster) Hold(schema.GroupVersionKind) (release func()) { return func() {} }
 
 // Keep implements admission.Cluster.
-func (c *Cluster) Keep(resource schema.GroupVersionResource, namespace string) admission.Objects {
+func (c *Cluster) Keep(resource schema.GroupVersionResource, namespace string, _ host.ObjectQuery) host.Objects {
 	list := c.objects[resource]
 	if namespace != "" {
-		list = slices.DeleteFunc(slices.Clone(list), func(o *admission.Object) bool { return o.Namespace != namespace })
+		list = slices.DeleteFunc(slices.Clone(list), func(o *host.Object) bool { return o.Namespace != namespace })
 	}
 	return fixed(list)
 }
 
 // fixed are objects that do not change.
-type fixed []*admission.Object
+type fixed []*host.Object
 
-func (f fixed) Snapshot() ([]*admission.Object, error) { return f, nil }
-func (f fixed) Wait(context.Context) error             { return nil }
-func (f fixed) Close()                                 {}
+func (f fixed) Snapshot() ([]*host.Object, error) { return f, nil }
+func (f fixed) Wait(context.Context) error        { return nil }
+func (f fixed) Close()                            {}
 
 // Get implements admission.Cluster.
 func (c *Cluster) Get(_ context.Context, kind schema.GroupVersionKind, namespace, name string, _ bool) ([]byte, error) {

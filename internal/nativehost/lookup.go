@@ -25,5 +25,10 @@ func UseLookups(s Lookups) (done func()) {
 	}
 }
 
-// CurrentLookups returns the source, nil if there is none.
-func CurrentLookups() Lookups { return lookups }
+// CurrentLookups returns the source, which may be the host of [UseObjects], nil if there is none.
+func CurrentLookups() Lookups {
+	if of, ok := objects.(Lookups); ok && lookups == nil {
+		return of
+	}
+	return lookups
+}

@@ -3,7 +3,8 @@
 
 mod quotes;
 
-use kubewasm::service::{Code, Error};
+use kubewasm::api::core::ConfigMap;
+use kubewasm::service::{self, Code, Error};
 use quotes::{ChooseRequest, ChooseResponse, Market, PriceRequest, PriceResponse, Quotes, RateRequest, Values, ValuesValue};
 
 kubewasm::config! {
@@ -37,6 +38,16 @@ impl Quotes for Guest {
             "" => return Err("no currency".into()),
             "fail" => return Err(Error::new(Code(req.amount()), "failed")),
             "trap" => panic!("trap"),
+            "found" => {
+                let name = req.pod().map(|pod| pod.metadata().name()).unwrap_or_default();
+                let tier = service::get(req, "v1/configmaps", "shop", name).and_then(|raw| ConfigMap::from_json(req, raw).metadata().labels().get("tier"));
+                let count = |namespace, selector| service::list(req, "v1/configmaps", namespace, selector).count() as i64;
+                return Ok(PriceResponse { total: 100 * count("", "") + count("shop", "tier=a"), note: tier.unwrap_or_default().into() });
+            }
+            "secret" => {
+                service::get(req, "v1/secrets", "shop", "a");
+                return Ok(PriceResponse::default());
+            }
             _ => {}
         }
         let rate = Market::rate(req, &RateRequest { currency: req.currency().into() })?;

@@ -12,13 +12,14 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission/webhook/admissionmetrics"
 	"github.com/kubewasm/kubewasm/admission/webhook/clustercache"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 func TestCluster(t *testing.T) {
 	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{pods: "PodList"})
 	c := clustercache.New(t.Context(), client, meta.NewDefaultRESTMapper(nil), nil)
-	if err := c.Keep(pods, "shop").Wait(t.Context()); err != nil {
+	if err := c.Keep(pods, "shop", host.ObjectQuery{}).Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	const want = `

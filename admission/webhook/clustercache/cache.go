@@ -1,5 +1,5 @@
-// Package clustercache lets policies look objects up in informers: an admission.Cluster that
-// answers without calls to the API server.
+// Package clustercache lets policies and plugins of services look objects up in informers: an
+// admission.Cluster, and the Cluster of a service.Config, that answers without calls to the API server.
 //
 // There is an informer for each resource that a policy may look up. For the objects of a plugin's
 // configuration, it starts when the plugin is loaded; for the kinds of a Kubewarden policy, with
@@ -33,7 +33,7 @@ import (
 	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/informers"
 )
 
@@ -43,7 +43,7 @@ type Cluster struct {
 	client  dynamic.Interface
 	mapper  Mapper
 	now     func() time.Time
-	objects *informers.Cache[*admission.Object]
+	objects *informers.Cache[*host.Object]
 	reviews authorization.SubjectAccessReviewInterface
 
 	mu       sync.Mutex
@@ -54,7 +54,7 @@ type Cluster struct {
 }
 
 // resource is an informer.
-type resource = informers.Resource[*admission.Object]
+type resource = informers.Resource[*host.Object]
 
 // kind is a resource with the kind by which Kubewarden policies name it.
 type kind struct {
@@ -69,10 +69,14 @@ type Mapper interface {
 }
 
 // New returns a Cluster whose informers run until ctx ends. reviews answers can_i; nil answers
-// nothing.
+// nothing. It has no values of queries.
 func New(ctx context.Context, client dynamic.Interface, mapper Mapper, reviews authorization.SubjectAccessReviewInterface) *Cluster {
+	return newCluster(ctx, client, mapper, reviews, nil)
+}
+
+func newCluster(ctx context.Context, client dynamic.Interface, mapper Mapper, reviews authorization.SubjectAccessReviewInterface, get informers.Getter) *Cluster {
 	c := &Cluster{ctx: ctx, client: client, mapper: mapper, now: time.Now, reviews: reviews, mappings: map[schema.GroupVersionKind]*mapping{}, kinds: map[schema.GroupVersionKind]*kind{}, holds: map[schema.GroupVersionKind]int{}}
-	c.objects = informers.New(ctx, informers.Config[*admission.Object]{Client: client, Keep: keep, Now: func() time.Time { return c.now() }})
+	c.objects = informers.New(ctx, informers.Config[*host.Object]{Client: client, Keep: keep, Get: get, Now: func() time.Time { return c.now() }})
 	return c
 }
 
@@ -194,7 +198,11 @@ func NewForConfig(ctx context.Context, config *rest.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	return New(ctx, objects, discovered{client}, reviews.SubjectAccessReviews()), nil
+	get, err := informers.GetterOf(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	return newCluster(ctx, objects, discovered{client}, reviews.SubjectAccessReviews(), get), nil
 }
 
 // discovered finds resources by asking the API server each time about the group and version of a
@@ -230,8 +238,8 @@ func (d discovered) RESTMapping(kind schema.GroupKind, versions ...string) (*met
 }
 
 // keep converts an object to the form that is kept.
-func keep(u *unstructured.Unstructured, raw []byte) *admission.Object {
-	return &admission.Object{Namespace: u.GetNamespace(), Name: u.GetName(), Labels: u.GetLabels(), JSON: raw}
+func keep(u *unstructured.Unstructured, raw []byte) *host.Object {
+	return &host.Object{Namespace: u.GetNamespace(), Name: u.GetName(), Labels: u.GetLabels(), JSON: raw}
 }
 
 // of returns the informer of a kind after it has synced. If the informer cannot list, or may not,
@@ -347,7 +355,7 @@ func (c *Cluster) List(ctx context.Context, gvk schema.GroupVersionKind, namespa
 		return nil, fmt.Errorf("list %s: it has no namespaces", gvk.Kind)
 	}
 	var list [][]byte
-	err = k.resource.List(namespace, l, func(o *admission.Object) {
+	err = k.resource.List(namespace, l, func(o *host.Object) {
 		if f.Matches(fields.Set{"metadata.name": o.Name, "metadata.namespace": o.Namespace}) {
 			list = append(list, o.JSON)
 		}

@@ -27,6 +27,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/webhook/clustercache"
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
@@ -179,7 +180,7 @@ func TestKindsThatCannotBeListed(t *testing.T) {
 }
 
 // snapshot returns the names of what is kept, in its order.
-func snapshot(t *testing.T, o admission.Objects) string {
+func snapshot(t *testing.T, o host.Objects) string {
 	t.Helper()
 	list, err := o.Snapshot()
 	if err != nil {
@@ -207,10 +208,10 @@ func until(t *testing.T, want string, f func() string) {
 func TestKeptObjectsFollowTheCluster(t *testing.T) {
 	c, client := cluster(t.Context(), object("Pod", "shop", "web", "a"), object("Pod", "shop", "db", "b"), object("Pod", "bank", "web", "a"), object("Namespace", "", "shop", "a"))
 	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-	all, shop := c.Keep(pods, ""), c.Keep(pods, "shop")
+	all, shop := c.Keep(pods, "", host.ObjectQuery{}), c.Keep(pods, "shop", host.ObjectQuery{})
 	defer all.Close()
 	defer shop.Close()
-	for _, o := range []admission.Objects{all, shop} {
+	for _, o := range []host.Objects{all, shop} {
 		if err := o.Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +227,7 @@ func TestKeptObjectsFollowTheCluster(t *testing.T) {
 	if err != nil || strings.Contains(string(held[0].JSON), "managedFields") || !strings.Contains(string(held[0].JSON), `"namespace":"bank"`) {
 		t.Fatalf("%s, %v", held[0].JSON, err)
 	}
-	namesOf := func(list []*admission.Object) (names string) {
+	namesOf := func(list []*host.Object) (names string) {
 		for _, o := range list {
 			names += o.Namespace + "/" + o.Name + "=" + o.Labels["team"] + " "
 		}
@@ -262,8 +263,8 @@ func TestUsersOfAResourceShareAnInformer(t *testing.T) {
 		}
 		return n
 	}
-	keep := func() admission.Objects {
-		o := c.Keep(pods, "")
+	keep := func() host.Objects {
+		o := c.Keep(pods, "", host.ObjectQuery{})
 		if err := o.Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -305,7 +306,7 @@ func TestKeepWhatCannotBeListed(t *testing.T) {
 		}
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no rule"))
 	})
-	o := c.Keep(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "")
+	o := c.Keep(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "", host.ObjectQuery{})
 	defer o.Close()
 	if err := o.Wait(t.Context()); !apierrors.IsForbidden(err) {
 		t.Errorf("waited for: %v", err)
@@ -384,7 +385,7 @@ func TestKindsEndWithTheLastHold(t *testing.T) {
 	get()
 	open(1, 1)
 	// What a guest of our own ABI keeps of the same resource goes on.
-	kept := c.Keep(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "")
+	kept := c.Keep(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "", host.ObjectQuery{})
 	second()
 	open(1, 1)
 	kept.Close()

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubewasm/kubewasm/admission/webhook/clustercache"
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
@@ -218,7 +219,7 @@ func TestAgesTellWhatIsNotWatched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pods := c.Keep(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "")
+	pods := c.Keep(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "", host.ObjectQuery{})
 	if err := pods.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}

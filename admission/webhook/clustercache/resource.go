@@ -7,19 +7,19 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/informers"
 )
 
 // Keep begins to keep the objects of a resource, see [admission.Cluster]. A shared informer ends
 // with its last user.
-func (c *Cluster) Keep(of schema.GroupVersionResource, namespace string) admission.Objects {
+func (c *Cluster) Keep(of schema.GroupVersionResource, namespace string, query host.ObjectQuery) host.Objects {
 	u := &use{}
-	u.resource, u.err = c.objects.Use(informers.Scope{Resource: of, Namespace: namespace})
+	u.resource, u.err = c.objects.Use(informers.Scope{Resource: of, Namespace: namespace, Query: query})
 	return u
 }
 
-// use implements admission.Objects for one of the users of a resource.
+// use implements host.Objects for one of the users of a resource.
 type use struct {
 	resource *resource
 	// err is the reason that there is no resource.
@@ -28,7 +28,7 @@ type use struct {
 }
 
 // Snapshot returns the objects in the informer.
-func (u *use) Snapshot() ([]*admission.Object, error) {
+func (u *use) Snapshot() ([]*host.Object, error) {
 	if u.err != nil {
 		return nil, u.err
 	}

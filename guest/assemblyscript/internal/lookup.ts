@@ -56,3 +56,25 @@ export function listObjects<T extends view.Message>(resource: string, namespace:
   }
   return list;
 }
+
+// The look-ups of admission and of services, whose objects come in JSON.
+
+/**
+ * get returns an object of the cluster, null if there is none. The resource is named as in the
+ * plugin's configuration, which must name it; namespace is empty for objects that have none. It
+ * needs the grant "objects".
+ */
+export function get<T extends view.Message>(resource: string, namespace: string, name: string): T | null {
+  const raw = getObject(resource, namespace, name);
+  return raw === null ? null : view.fromJSON<T>(raw);
+}
+
+/** getJSON is get for the JSON of an object, byte for byte. */
+export function getJSON(resource: string, namespace: string, name: string): ArrayBuffer | null {
+  return getObject(resource, namespace, name);
+}
+
+/** list returns the objects of a resource in a namespace, or in all if it is empty, that a selector such as "app=web,tier in (a, b)" chooses. It needs the grant "objects". */
+export function list<T extends view.Message>(resource: string, namespace: string = "", selector: string = ""): T[] {
+  return listObjects<T>(resource, namespace, selector, true);
+}

@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
+	"github.com/kubewasm/kubewasm/guest/view"
 )
 
 // Get returns an object in the host's encoding, nil if there is none. The bytes may be kept.
@@ -35,6 +36,29 @@ func List(resource, namespace, selector string) iter.Seq[[]byte] {
 				case 2:
 					after, more = r.String(), true
 				}
+			}
+		}
+	}
+}
+
+// View returns an object as of reads it, and whether there is one.
+func View[V any](of func([]byte) V, resource, namespace, name string) (object V, ok bool) {
+	b := Get(resource, namespace, name)
+	if b == nil {
+		return object, false
+	}
+	return of(b), true
+}
+
+// Views returns the objects of List as of reads them. Each is valid until the next.
+func Views[V any](of func([]byte) V, resource, namespace, selector string) iter.Seq[V] {
+	return func(yield func(V) bool) {
+		var slot view.Slot
+		defer slot.Close()
+		for b := range List(resource, namespace, selector) {
+			slot.Put(b, nil)
+			if !yield(of(b)) {
+				return
 			}
 		}
 	}

@@ -4,7 +4,7 @@ use alloc::string::String;
 
 use crate::{host, view, wire, Call};
 
-/// Returns an object as the host has it: in a scheduler as protobuf, in admission as JSON. None
+/// Returns an object as the host has it: in a scheduler as protobuf, in admission and services as JSON. None
 /// if it is not there.
 pub fn get<'a>(call: impl Into<Call<'a>>, resource: &str, namespace: &str, name: &str) -> Option<&'a [u8]> {
     let question = [resource, "\0", namespace, "\0", name].concat();

@@ -9,6 +9,8 @@ use core::fmt;
 use crate::view::{Message, View};
 use crate::{host, memory, object, plugin, wire, Call};
 
+pub use crate::lookup::{get, list, Objects};
+
 /// The code of an error, as in gRPC: a `google.rpc.Code`. A host may return any other number, too.
 /// The code 1 of gRPC, CANCELLED, is not among them: it is the number of an error without a code.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -10,6 +10,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
 	"github.com/kubewasm/kubewasm/internal/harness"
+	"github.com/kubewasm/kubewasm/internal/manifest"
 	"github.com/kubewasm/kubewasm/internal/nativehost"
 )
 
@@ -24,7 +25,7 @@ import (
 func Each[S any](t *testing.T, plugin any, load func(ctx context.Context, rt *host.Runtime, cfg service.Config) (S, error), test func(t *testing.T, p *Plugin[S])) {
 	t.Helper()
 	harness.Each(t, plugin, func(_ testing.TB, n *harness.Native, m *harness.Module) *Plugin[S] {
-		return &Plugin[S]{n, m, load}
+		return &Plugin[S]{n, m, load, nil}
 	}, test)
 }
 
@@ -34,6 +35,35 @@ type Plugin[S any] struct {
 	native *harness.Native
 	module *harness.Module
 	load   func(context.Context, *host.Runtime, service.Config) (S, error)
+	// cluster holds the objects of In; nil has none.
+	cluster *manifest.Cluster
+}
+
+// In returns the plugin in a cluster that has the objects of manifests: one or more documents of YAML
+// or JSON, each with apiVersion, kind and name. The plugin gets and lists these objects. All kinds of
+// Kubernetes are known, and so are custom resources and values of metrics among the objects. Without
+// In a plugin that looks objects up fails.
+func (p *Plugin[S]) In(t testing.TB, manifests string) *Plugin[S] {
+	t.Helper()
+	objects, err, in := &manifest.Objects{}, error(nil), *p
+	if manifests != "" {
+		objects, err = manifest.Read([]byte(manifests))
+	}
+	if err == nil {
+		in.cluster, err = manifest.NewCluster(objects)
+	}
+	if err != nil {
+		t.Fatalf("read objects: %v", err)
+	}
+	return &in
+}
+
+// grant lets the plugin look the objects of In up.
+func (p *Plugin[S]) grant(cfg service.Config) service.Config {
+	if p.cluster != nil {
+		cfg.Cluster, cfg.Objects = p.cluster, p.cluster.ServiceGrants()
+	}
+	return cfg
 }
 
 // Load returns the plugin in a module, which may be written in any language: a file, or a
@@ -62,7 +92,7 @@ func (p *Plugin[S]) TryConfigure(t testing.TB, configuration string) (S, error) 
 	if p.native != nil {
 		return p.configureNative(t, data)
 	}
-	cfg := service.Config{Config: p.module.Config(data)}
+	cfg := p.grant(service.Config{Config: p.module.Config(data)})
 	s, err := p.load(context.Background(), p.module.Runtime, cfg)
 	for grant := missingGrant(err); grant != ""; grant = missingGrant(err) {
 		cfg.Grants = append(cfg.Grants, grant)
@@ -87,7 +117,7 @@ func (p *Plugin[S]) configureNative(t testing.TB, data []byte) (s S, err error) 
 		return s, err
 	}
 	refs := new(int) // Refs are those of this plugin.
-	s, err = p.load(context.Background(), nil, service.Config{Config: host.Config{Name: "native", Module: host.ModuleConfig{Source: nativehost.Service{
+	s, err = p.load(context.Background(), nil, p.grant(service.Config{Config: host.Config{Name: "native", Module: host.ModuleConfig{Source: nativehost.Service{
 		Has: nativehost.Guests.Has,
 		Call: func(method string, request []byte, h nativehost.Objects) ([]byte, codes.Code) {
 			defer nativehost.UseObjects(h, refs)()
@@ -98,7 +128,7 @@ func (p *Plugin[S]) configureNative(t testing.TB, data []byte) (s S, err error) 
 			}
 			return append([]byte(nil), response...), codes.OK
 		},
-	}}}})
+	}}}}))
 	if err != nil {
 		t.Fatal(err)
 	}

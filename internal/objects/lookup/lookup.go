@@ -362,7 +362,7 @@ func Grants(resources ...string) (grants []host.ObjectGrant) {
 	return grants
 }
 
-// TestGrants returns the grants of resources with everything that may be granted, for schedulers without
+// TestGrants returns the grants of resources with everything that may be granted, for programs without
 // an API server, where the values of queries are objects.
 func TestGrants(resources ...string) []host.ObjectGrant {
 	grants := Grants(resources...)
@@ -374,6 +374,14 @@ func TestGrants(resources ...string) []host.ObjectGrant {
 		}
 	}
 	return grants
+}
+
+// Granted returns the grants of a plugin, with [host.GrantObjects] if its configuration names objects.
+func Granted(grants []string, objects []host.ObjectGrant) []string {
+	if len(objects) == 0 || slices.Contains(grants, host.GrantObjects) {
+		return grants
+	}
+	return append(slices.Clone(grants), host.GrantObjects)
 }
 
 // CheckGrants returns every mistake of grants.

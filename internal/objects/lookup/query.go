@@ -68,7 +68,7 @@ func CheckQueries(grants []host.ObjectGrant) (errs []error) {
 func RefuseQueries(grants []host.ObjectGrant) (errs []error) {
 	for _, g := range grants {
 		if g.Query != nil {
-			errs = append(errs, errors.New("objects: only schedulers have queries"))
+			errs = append(errs, errors.New("objects: only schedulers and services have queries"))
 		}
 	}
 	return errs

@@ -52,7 +52,7 @@ func TestCheckQueries(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	if err := errors.Join(lookup.RefuseQueries([]host.ObjectGrant{grant("load", host.ObjectQuery{})})...); err == nil || err.Error() != "objects: only schedulers have queries" {
+	if err := errors.Join(lookup.RefuseQueries([]host.ObjectGrant{grant("load", host.ObjectQuery{})})...); err == nil || err.Error() != "objects: only schedulers and services have queries" {
 		t.Error(err)
 	}
 }

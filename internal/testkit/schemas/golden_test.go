@@ -274,14 +274,14 @@ func TestGoldenDefaults(t *testing.T) {
 
 // unused are properties that no golden file can have, by their beginnings, and the reasons.
 var unused = map[string]string{
-	"policies.plugins[].objects[].query":          "only schedulers have queries",
-	"policies.groups[].members{}.objects[].query": "only schedulers have queries",
+	"policies.plugins[].objects[].query":          "only schedulers and services have queries",
+	"policies.groups[].members{}.objects[].query": "only schedulers and services have queries",
 	"policies.groups[].members{}.match":           "the rules are those of the group",
 	"policies.groups[].members{}.order":           "the rules are those of the group",
 	"policies.groups[].members{}.mode":            "the rules are those of the group",
 	"policies.groups[].members{}.failurePolicy":   "the rules are those of the group",
 	"policies.groups[].members{}.enabled":         "the rules are those of the group",
-	"hook.objects[].query":                        "only schedulers have queries",
+	"hook.objects[].query":                        "only schedulers and services have queries",
 	"hook.objects[].namespaces":                   "the objects of a node have no namespaces",
 }
 

@@ -3,6 +3,18 @@
 
 QUOTES_QUOTES_PLUGIN
 
+// listed counts ConfigMaps, page by page.
+static uint32_t listed(const char *namespace, const char *selector) {
+  uint32_t n = 0;
+  kw_str after = KW("");
+  do {
+    kw_Objects page = kw_list_page("v1/configmaps", namespace, selector, after);
+    n += kw_count(kw_Objects_objects(page));
+    after = kw_Objects_next(page);
+  } while (after.n);
+  return n;
+}
+
 QUOTES_QUOTES_ECHO(request, response) {
   kw_put(response, request.v.bytes);
   return KW_SUCCESS;
@@ -13,6 +25,16 @@ QUOTES_QUOTES_PRICE(request, response) {
   if (!currency.n) return kw_error("no currency");
   if (kw_equal(currency, "fail")) return kw_error_as(quotes_PriceRequest_amount(request), "failed");
   if (kw_equal(currency, "trap")) kw_panic("the currency is a trap");
+  if (kw_equal(currency, "found")) {
+    kw_str found = kw_get_object("v1/configmaps", "shop", meta_ObjectMeta_name(core_Pod_metadata(quotes_PriceRequest_pod(request))));
+    quotes_PriceResponse_put_note(response, kw_value(meta_ObjectMeta_labels(core_ConfigMap_metadata(core_ConfigMap_of_json(found))), "tier"));
+    quotes_PriceResponse_put_total(response, 100 * listed("", "") + listed("shop", "tier=a"));
+    return KW_SUCCESS;
+  }
+  if (kw_equal(currency, "secret")) {
+    kw_get_object("v1/secrets", "shop", "a");
+    return KW_SUCCESS;
+  }
   kw_buf question = {0};
   quotes_RateRequest_put_currency(&question, currency);
   kw_answer answer = quotes_Market_Rate(&question);

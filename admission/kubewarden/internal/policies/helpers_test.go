@@ -111,20 +111,20 @@ func compare(t *testing.T, want, got *admissionv1.AdmissionResponse) {
 // objects are what a plugin may look up in a test. Without any they are not known.
 type objects struct {
 	mu        sync.Mutex
-	list      []*admission.Object
+	list      []*host.Object
 	err       error
 	snapshots int
 	open      int
 }
 
-func (o *objects) Snapshot() ([]*admission.Object, error) {
+func (o *objects) Snapshot() ([]*host.Object, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.snapshots++
 	return o.list, o.err
 }
 
-func (o *objects) set(err error, list ...*admission.Object) {
+func (o *objects) set(err error, list ...*host.Object) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.list, o.err = list, err
@@ -141,7 +141,7 @@ type keeper struct {
 	kept map[string]*objects
 }
 
-func (k *keeper) Keep(resource schema.GroupVersionResource, namespace string) admission.Objects {
+func (k *keeper) Keep(resource schema.GroupVersionResource, namespace string, _ host.ObjectQuery) host.Objects {
 	key := strings.TrimSpace(strings.TrimPrefix(resource.GroupVersion().String()+"/"+resource.Resource, "/") + " " + namespace)
 	if k.kept[key] == nil {
 		k.kept[key] = &objects{}
@@ -150,9 +150,9 @@ func (k *keeper) Keep(resource schema.GroupVersionResource, namespace string) ad
 	return k.kept[key]
 }
 
-func ingress(namespace, name, host string) *admission.Object {
-	return &admission.Object{Namespace: namespace, Name: name, JSON: fmt.Appendf(nil,
-		`{"apiVersion":"networking.k8s.io/v1","kind":"Ingress","metadata":{"name":%q,"namespace":%q},"spec":{"rules":[{"host":%q}]}}`, name, namespace, host)}
+func ingress(namespace, name, hostName string) *host.Object {
+	return &host.Object{Namespace: namespace, Name: name, JSON: fmt.Appendf(nil,
+		`{"apiVersion":"networking.k8s.io/v1","kind":"Ingress","metadata":{"name":%q,"namespace":%q},"spec":{"rules":[{"host":%q}]}}`, name, namespace, hostName)}
 }
 
 // hostRequest is the creation of an Ingress.

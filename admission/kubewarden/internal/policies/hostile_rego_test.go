@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/kubewarden/capabilities"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // hostileRego are expressions of policies that ask a builtin for more than the host
@@ -145,9 +146,9 @@ func TestHostileData(t *testing.T) {
 			e := admission.NewEngine(load(t, cfg))
 			// More than the memory that it has given for the settings.
 			large := []byte(`{"x":"` + strings.Repeat("x", 10_000) + `"}`)
-			one, two := &admission.Object{Namespace: "a", Name: "p", JSON: large}, &admission.Object{Namespace: "a", Name: "q", JSON: []byte(`{}`)}
+			one, two := &host.Object{Namespace: "a", Name: "p", JSON: large}, &host.Object{Namespace: "a", Name: "q", JSON: []byte(`{}`)}
 			failed := false
-			for _, list := range [][]*admission.Object{{one}, {one}, {one, two}, {two}, nil, {one}} {
+			for _, list := range [][]*host.Object{{one}, {one}, {one, two}, {two}, nil, {one}} {
 				pods.set(nil, list...)
 				got := e.Validate(t.Context(), requestOf(`{}`))
 				if got.Allowed {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/kubewarden/capabilities"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // Several instances follow objects that change all the time, each at its own pace.
@@ -21,11 +22,11 @@ violation contains {"msg": concat(",", [sprintf("%s=%d", [name, pod.version]) | 
 	cfg.Cluster, cfg.ContextAwareResources = &keeper{kept: map[string]*objects{"v1/pods": pods}}, []capabilities.Kind{{APIVersion: "v1", Kind: "Pod"}}
 	cfg.Limits.Instances = 3
 	e := admission.NewEngine(load(t, cfg))
-	version := func(n int) []*admission.Object {
-		var list []*admission.Object
+	version := func(n int) []*host.Object {
+		var list []*host.Object
 		for i := range 5 {
 			if n%(i+2) != 0 {
-				list = append(list, &admission.Object{Namespace: "a", Name: fmt.Sprintf("p%d", i), JSON: fmt.Appendf(nil, `{"version":%d}`, n)})
+				list = append(list, &host.Object{Namespace: "a", Name: fmt.Sprintf("p%d", i), JSON: fmt.Appendf(nil, `{"version":%d}`, n)})
 			}
 		}
 		return list

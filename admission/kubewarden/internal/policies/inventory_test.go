@@ -48,15 +48,15 @@ func TestInventoryFollowsTheCluster(t *testing.T) {
 	taken := func(by string) *admissionv1.AdmissionResponse { return denied(403, "Forbidden", "host is that of "+by) }
 	for _, step := range []struct {
 		name string
-		set  []*admission.Object
+		set  []*host.Object
 		err  error
 		want *admissionv1.AdmissionResponse
 	}{
 		{"no objects", nil, nil, allowed()},
-		{"one of that host", []*admission.Object{ingress("bank", "a", "a.example.com")}, nil, taken("bank/a")},
-		{"itself", []*admission.Object{ingress("shop", "new", "a.example.com")}, nil, allowed()},
-		{"another namespace", []*admission.Object{ingress("bank", "b", "b.example.com"), ingress("zoo", "a", "a.example.com")}, nil, taken("zoo/a")},
-		{"a host that has changed", []*admission.Object{ingress("bank", "b", "a.example.com"), ingress("zoo", "a", "c.example.com")}, nil, taken("bank/b")},
+		{"one of that host", []*host.Object{ingress("bank", "a", "a.example.com")}, nil, taken("bank/a")},
+		{"itself", []*host.Object{ingress("shop", "new", "a.example.com")}, nil, allowed()},
+		{"another namespace", []*host.Object{ingress("bank", "b", "b.example.com"), ingress("zoo", "a", "a.example.com")}, nil, taken("zoo/a")},
+		{"a host that has changed", []*host.Object{ingress("bank", "b", "a.example.com"), ingress("zoo", "a", "c.example.com")}, nil, taken("bank/b")},
 		{"not known", nil, errors.New("the API server is away"), denied(500, "InternalError", `plugin "hosts": look up objects: networking.k8s.io/v1 Ingress: the API server is away`)},
 		{"no objects any more", nil, nil, allowed()},
 	} {
@@ -125,7 +125,7 @@ func TestInventoryDoesNotDependOnItsHistory(t *testing.T) {
 			}
 			e := admission.NewEngine(load(t, cfg))
 			random := rand.New(rand.NewPCG(1, 2))
-			have := map[string]*admission.Object{} // By resource, namespace and name.
+			have := map[string]*host.Object{} // By resource, namespace and name.
 			pick := func(n int) string { return string(rune('a' + random.IntN(n))) }
 			for round := range 120 {
 				for range random.IntN(6) {
@@ -141,10 +141,10 @@ func TestInventoryDoesNotDependOnItsHistory(t *testing.T) {
 						delete(have, key)
 						continue
 					}
-					have[key] = &admission.Object{Namespace: namespace, Name: object, JSON: fmt.Appendf(nil, `{"n":%d,"text":%q}`, round, strings.Repeat("x", random.IntN(2000)))}
+					have[key] = &host.Object{Namespace: namespace, Name: object, JSON: fmt.Appendf(nil, `{"n":%d,"text":%q}`, round, strings.Repeat("x", random.IntN(2000)))}
 				}
 				want := map[string]any{}
-				put := func(path []string, object *admission.Object) {
+				put := func(path []string, object *host.Object) {
 					at := want
 					for _, part := range path {
 						if at[part] == nil {
@@ -161,7 +161,7 @@ func TestInventoryDoesNotDependOnItsHistory(t *testing.T) {
 				if test.gatekeeper {
 					want["cluster"], want["namespace"] = map[string]any{}, map[string]any{}
 				}
-				lists := map[string][]*admission.Object{}
+				lists := map[string][]*host.Object{}
 				kindOf := map[string]string{"pods": "Pod", "nodes": "Node", "secrets": "Secret"}
 				for _, key := range slices.Sorted(maps.Keys(have)) {
 					resource, o := strings.Fields(key)[0], have[key]
@@ -252,9 +252,9 @@ func TestInventoryThatIsRefused(t *testing.T) {
 // plugin may have, and a policy that fails on them is filled again.
 func TestInventoryWithinLimits(t *testing.T) {
 	pods := &objects{}
-	var list []*admission.Object
+	var list []*host.Object
 	for i := range 2000 {
-		list = append(list, &admission.Object{Namespace: "a", Name: fmt.Sprintf("p%04d", i), JSON: fmt.Appendf(nil, `{"metadata":{"name":"p%04d"},"spec":{"text":%q}}`, i, strings.Repeat("x", 2000))})
+		list = append(list, &host.Object{Namespace: "a", Name: fmt.Sprintf("p%04d", i), JSON: fmt.Appendf(nil, `{"metadata":{"name":"p%04d"},"spec":{"text":%q}}`, i, strings.Repeat("x", 2000))})
 	}
 	const source = `package p
 violation contains {"msg": sprintf("%d", [count(data.inventory.namespace.a["v1"].Pod)])} if true
@@ -266,13 +266,13 @@ violation contains {"msg": sprintf("%d", [count(data.inventory.namespace.a["v1"]
 	pods.set(nil, list...)
 	compare(t, denied(403, "Forbidden", "2000"), e.Validate(t.Context(), requestOf(`{}`)))
 	// Four times as many do not fit.
-	var more []*admission.Object
+	var more []*host.Object
 	for _, suffix := range []string{"a", "b", "c", "d"} {
 		for _, o := range list {
-			more = append(more, &admission.Object{Namespace: "a", Name: o.Name + suffix, JSON: o.JSON})
+			more = append(more, &host.Object{Namespace: "a", Name: o.Name + suffix, JSON: o.JSON})
 		}
 	}
-	slices.SortFunc(more, func(a, b *admission.Object) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(more, func(a, b *host.Object) int { return strings.Compare(a.Name, b.Name) })
 	pods.set(nil, more...)
 	if got := e.Validate(t.Context(), requestOf(`{}`)); got.Allowed || got.Result.Code != 500 {
 		t.Errorf("answer is %+v", got.Result)
@@ -316,23 +316,23 @@ violation contains {"msg": "there is one of that name"} if data.inventory.namesp
 		cfg.Limits.Instances = 1
 		return admission.NewEngine(load(b, cfg))
 	}
-	var list []*admission.Object
+	var list []*host.Object
 	for i := range 1000 {
-		list = append(list, &admission.Object{Namespace: "shop", Name: fmt.Sprintf("p%04d", i), JSON: pod})
+		list = append(list, &host.Object{Namespace: "shop", Name: fmt.Sprintf("p%04d", i), JSON: pod})
 	}
 	request := requestOf(`{"metadata":{"labels":{"wants":"p0500"}}}`)
 	for _, bench := range []struct {
 		name   string
-		change func(i int, list []*admission.Object) []*admission.Object
+		change func(i int, list []*host.Object) []*host.Object
 	}{
-		{"unchanged", func(_ int, list []*admission.Object) []*admission.Object { return list }},
-		{"one has changed", func(i int, list []*admission.Object) []*admission.Object {
+		{"unchanged", func(_ int, list []*host.Object) []*host.Object { return list }},
+		{"one has changed", func(i int, list []*host.Object) []*host.Object {
 			list = slices.Clone(list)
 			o := *list[i%len(list)]
 			list[i%len(list)] = &o
 			return list
 		}},
-		{"all have changed", func(_ int, list []*admission.Object) []*admission.Object {
+		{"all have changed", func(_ int, list []*host.Object) []*host.Object {
 			list = slices.Clone(list)
 			for i := range list {
 				o := *list[i]

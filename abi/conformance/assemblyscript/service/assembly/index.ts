@@ -3,7 +3,8 @@
 import {
   ChooseRequest, ChooseResponse, Market, PriceRequest, PriceResponse, Quotes, RateRequest, Values, ValuesValue,
 } from "./quotes";
-import { ServiceError } from "kubewasm/service";
+import { ConfigMap, Secret } from "kubewasm/api/core";
+import { get, list, ServiceError } from "kubewasm/service";
 
 //kubewasm:name conformance-service
 
@@ -36,6 +37,16 @@ class Service extends Quotes {
     if (req.currency.length == 0) return new Error("no currency");
     if (req.currency == "fail") return new ServiceError(req.amount, "failed");
     if (req.currency == "trap") throw new Error("trap");
+    if (req.currency == "found") {
+      const found = get<ConfigMap>("v1/configmaps", "shop", req.pod.metadata.name);
+      if (found !== null) resp.note = found.metadata.labels.get("tier");
+      resp.total = 100 * list<ConfigMap>("v1/configmaps").length + list<ConfigMap>("v1/configmaps", "shop", "tier=a").length;
+      return null;
+    }
+    if (req.currency == "secret") {
+      get<Secret>("v1/secrets", "shop", "a");
+      return null;
+    }
     const ask = new RateRequest();
     ask.currency = req.currency;
     const rate = Market.rate(ask);

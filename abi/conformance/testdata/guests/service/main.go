@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi/codes"
 	"github.com/kubewasm/kubewasm/abi/conformance/testdata/quotes/quotesguest"
+	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/service"
 )
 
@@ -44,6 +45,15 @@ func (plugin) Price(req quotesguest.PriceRequest, resp *quotesguest.PriceRespons
 		return service.NewError(codes.Code(req.Amount()), errors.New("failed"))
 	case "trap":
 		panic("trap")
+	case "found":
+		name := req.Pod().Metadata().Name()
+		object, _ := service.GetObject(core.ConfigMapFromJSON, "v1/configmaps", "shop", name)
+		resp.Note = object.Metadata().Labels().Get("tier")
+		resp.Total = 100*listed("", "") + listed("shop", "tier=a")
+		return nil
+	case "secret":
+		service.GetObject(core.SecretFromJSON, "v1/secrets", "shop", "a")
+		return nil
 	}
 	rate, err := quotesguest.Market{}.Rate(&quotesguest.RateRequest{Currency: req.Currency()})
 	if err != nil {
@@ -55,6 +65,14 @@ func (plugin) Price(req quotesguest.PriceRequest, resp *quotesguest.PriceRespons
 		resp.Note = "none"
 	}
 	return nil
+}
+
+// listed counts ConfigMaps.
+func listed(namespace, selector string) (n int64) {
+	for range service.ListObjects(core.ConfigMapFromJSON, "v1/configmaps", namespace, selector) {
+		n++
+	}
+	return n
 }
 
 func (plugin) Choose(req quotesguest.ChooseRequest, resp *quotesguest.ChooseResponse) error {

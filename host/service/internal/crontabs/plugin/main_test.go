@@ -71,3 +71,21 @@ first:
 		}
 	})
 }
+
+// A plugin looks custom resources up in the cluster of In, in the same way natively and as WebAssembly.
+func TestLookUpsOfACluster(t *testing.T) {
+	servicetest.Each(t, &plugin{}, crontabs.LoadCronTabs, func(t *testing.T, p *servicetest.Plugin[*crontabs.CronTabs]) {
+		c := p.In(t, `
+{apiVersion: example.com/v1, kind: Team, metadata: {name: shop}}
+---
+{apiVersion: example.com/v1, kind: Team, metadata: {name: lab, labels: {paused: "yes"}}}`).Configure(t, `{schedule: "@daily", teams: true}`)
+		resp, err := c.Due(t.Context(), servicetest.Read[crontabs.DueRequest](t, `
+first: {metadata: {name: a, labels: {team: lab}}, spec: {schedule: "@daily", replicas: 1, containers: []}}
+others:
+- {metadata: {name: b, labels: {team: shop}}, spec: {schedule: "@daily", replicas: 1, containers: []}}
+- {metadata: {name: c, labels: {team: none}}, spec: {schedule: "@daily", replicas: 1, containers: []}}`))
+		if err != nil || len(resp.Due) != 1 || resp.Due[0].Name != "b" {
+			t.Errorf("got %+v, %v, want b", resp, err)
+		}
+	})
+}
