@@ -94,6 +94,23 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// TestTarget holds that make release-snapshot makes all programs, unless it is given some.
+func TestTarget(t *testing.T) {
+	for _, test := range []struct{ given, want string }{
+		{"KEY=", ". v0.1.0 /tmp/release"},
+		{"PROGRAMS=kubewasm-agent,kubewasm-webhook", ". -programs kubewasm-agent,kubewasm-webhook v0.1.0 /tmp/release"},
+		{"KEY=/tmp/key", ". -key /tmp/key v0.1.0 /tmp/release"},
+	} {
+		out, err := runIn(t.Context(), "../../..", []string{"MAKEFLAGS="}, "make", "--no-print-directory", "-n", "release-snapshot", "VERSION=v0.1.0", "DIR=/tmp/release", test.given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(strings.Fields(string(out)), " "); !strings.HasSuffix(got, " "+test.want) {
+			t.Errorf("%s: it runs %q, want %q", test.given, got, test.want)
+		}
+	}
+}
+
 // distOf prepares a release of the commit that is checked out, and makes the files of a few programs.
 func distOf(t *testing.T, version string) *maker {
 	t.Helper()
