@@ -111,6 +111,24 @@ func TestTarget(t *testing.T) {
 	}
 }
 
+// TestMakeDistFails holds that a program that cannot be built is told of, and that nothing is left behind.
+func TestMakeDistFails(t *testing.T) {
+	repo, temp := t.TempDir(), t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	for _, args := range [][]string{{"init", "--quiet"}, {"-c", "user.name=a", "-c", "user.email=a@localhost", "-c", "commit.gpgSign=false", "commit", "--quiet", "--allow-empty", "-m", "a"}} {
+		if _, err := run(t.Context(), repo, "git", args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := makeDist(t.Context(), repo, "v0.1.0", []program{{command, "", linux}}, nil)
+	if m != nil || err == nil || !strings.Contains(err.Error(), "build kubewasm for linux/") {
+		t.Errorf("got %v, %v", m, err)
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) != 0 {
+		t.Errorf("it leaves %v, %v", left, err)
+	}
+}
+
 // distOf prepares a release of the commit that is checked out, and makes the files of a few programs.
 func distOf(t *testing.T, version string) *maker {
 	t.Helper()
