@@ -190,14 +190,14 @@ GENERATING := charts cmd/kubewasm internal/testkit/newestapi internal/testkit/sc
   examples/admission examples/controller examples/endpoint-picker examples/sched
 
 # The programs whose tests write their rows of docs/metrics.md.
-PROGRAMS := cmd/kubewasm-agent cmd/kubewasm-controller cmd/kubewasm-policy-server cmd/kubewasm-scheduler cmd/kubewasm-webhook
+WITH_METRICS := cmd/kubewasm-agent cmd/kubewasm-controller cmd/kubewasm-policy-server cmd/kubewasm-scheduler cmd/kubewasm-webhook
 
 .PHONY: generate
 generate: $(WAT:.wat=.wasm) ## Rebuild the generated views and the .wasm of tests, which needs wat2wasm.
 	bin=$$(mktemp -d) && trap "rm -r $$bin" EXIT && go build -C cmd/kubewasm -o $$bin . && export PATH="$$bin:$$PATH" && \
 	  go generate ./... ./abi/conformance/testdata/quotes ./host/service/testdata/testservice ./host/service/testdata/evolution/*/ && \
 	  for mod in $(GENERATING); do (cd $$mod && go generate ./...) || exit 1; done
-	for program in $(PROGRAMS); do (cd $$program && KUBEWASM_WRITE_METRICS=1 go test -count 1 -run 'TestMetricsPage$$' .) || exit 1; done
+	for program in $(WITH_METRICS); do (cd $$program && KUBEWASM_WRITE_METRICS=1 go test -count 1 -run 'TestMetricsPage$$' .) || exit 1; done
 
 %.wasm: %.wat
 	wat2wasm --debug-names $< -o $@

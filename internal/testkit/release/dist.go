@@ -140,10 +140,12 @@ func makeDist(ctx context.Context, repo, version string, list []program, guests 
 	); err != nil {
 		return nil, err
 	}
-	if m.work, err = os.MkdirTemp("", "release-"); err != nil {
+	work, err := os.MkdirTemp("", "release-")
+	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, writable(m.work), os.RemoveAll(m.work)) }()
+	m.work = work // The results may be nil and an error.
+	defer func() { err = errors.Join(err, writable(work), os.RemoveAll(work)) }()
 	if err := m.environment(ctx); err != nil {
 		return nil, err
 	}

@@ -102,12 +102,23 @@ func prepare(ctx context.Context, from, version, dir string) (tags []string, err
 	return tag(ctx, dir, version, modules)
 }
 
-// tag gives the commit that is checked out the tags of the modules. It is an error if one of them is at another
-// commit.
+// tag gives the commit that is checked out the tags of the modules, and returns them. It is an error if one of them
+// is at another commit. Programs that nobody installs by a version get tags as well, which are not pushed: go build
+// takes the version of a program from them.
 func tag(ctx context.Context, dir, version string, modules []*released) (tags []string, err error) {
 	for _, m := range modules {
-		name := m.tag(version)
-		tags = append(tags, name)
+		tags = append(tags, m.tag(version))
+	}
+	list, err := programs(dir)
+	if err != nil {
+		return nil, err
+	}
+	names := slices.Clone(tags)
+	for _, p := range list {
+		names = append(names, path.Join("cmd", p.name, version))
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
 		out, err := run(ctx, dir, "git", "tag", "--list", "--points-at", "HEAD", name)
 		if err != nil {
 			return nil, err

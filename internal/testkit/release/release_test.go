@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -31,7 +32,21 @@ func snapshot(t *testing.T) (version string, env []string) {
 	if len(tags) < 10 || tags[0] != version {
 		t.Errorf("tags are %q", tags)
 	}
-	out, err := run(t.Context(), ".", "go", "env", "GOMODCACHE")
+	list, err := programs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := run(t.Context(), dir, "git", "tag", "--points-at", "HEAD")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range list {
+		// Without it, the version of the program is a v0.0.0.
+		if tag := "cmd/" + p.name + "/" + version; !slices.Contains(strings.Fields(string(out)), tag) {
+			t.Errorf("there is no tag %s", tag)
+		}
+	}
+	out, err = run(t.Context(), ".", "go", "env", "GOMODCACHE")
 	if err != nil {
 		t.Fatal(err)
 	}
