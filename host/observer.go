@@ -166,7 +166,8 @@ type Stats struct {
 	// State is Serving, Stale or Unavailable.
 	State State
 	// Isolation is the level at which the guest is kept from the component. Weaker are the reasons
-	// for which the wall is lower here than it could be, such as a kernel without Landlock.
+	// for which the wall is lower here than it could be, such as a kernel without Landlock, or for
+	// which there is none, see [Runtime.Isolation].
 	Isolation Isolation
 	Weaker    []string
 }
@@ -179,6 +180,9 @@ func (p *Plugin) Stats() Stats {
 	s.Label, s.Isolation = p.label, p.isolation()
 	if v.compiled != nil {
 		s.Weaker = v.compiled.weaker
+	}
+	if err := p.runtime.noWall.Load(); err != nil && p.cfg.Isolation == IsolationNone {
+		s.Weaker = []string{(*err).Error()}
 	}
 	if r := p.reference.Load(); r != nil {
 		s.Reference = *r

@@ -1,9 +1,11 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // FailurePolicy decides a request that a plugin fails to answer: its guest trapped, was
@@ -91,6 +93,48 @@ func (i Isolation) check(path string) error {
 		return fmt.Errorf("%s is %s: %w", path, i, err)
 	}
 	return nil
+}
+
+// Isolation returns the level for the guests of strangers whose configuration has none: that of
+// [RuntimeConfig].MinimumIsolation, or, if that is empty, IsolationProcess. On a system that cannot
+// run guests in child processes it returns IsolationNone and the reason. The first call finds out: it
+// runs two small processes. A program sets Config.Isolation to the level.
+func (rt *Runtime) Isolation(ctx context.Context) (Isolation, error) {
+	if rt.minimum != "" {
+		return rt.minimum, nil
+	}
+	rt.trying.Do(func() {
+		// A program that ends, or a busy machine, must not decide.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		if err := rt.tryWall(ctx); err != nil {
+			rt.noWall.Store(&err)
+		}
+	})
+	if err := rt.noWall.Load(); err != nil {
+		return IsolationNone, *err
+	}
+	return IsolationProcess, nil
+}
+
+// wallModule is a module with one function, which does nothing.
+const wallModule = "\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x0a\x04\x01\x02\x00\x0b"
+
+// tryWall has a child process compile a module, and another one begin with the machine code.
+func (rt *Runtime) tryWall(ctx context.Context) error {
+	if err := checkWall(); err != nil {
+		return err
+	}
+	c := &compiled{owner: rt, key: compiledKey{memoryBytes: pageSize, compile: defaultCompile, domain: "try"}}
+	err := c.buildRemote(ctx, []byte(wallModule))
+	if c.remote == nil {
+		return err
+	}
+	defer c.remote.free()
+	if err == nil {
+		err = c.remote.again(ctx)
+	}
+	return err
 }
 
 // list returns values as "a, b or c".

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tetratelabs/wazero"
@@ -38,6 +39,9 @@ type Runtime struct {
 	goPass bool
 	// minimum is RuntimeConfig.MinimumIsolation.
 	minimum Isolation
+	// noWall is the reason why there is no isolation by process, if Isolation has found one.
+	trying sync.Once
+	noWall atomic.Pointer[error]
 	// sources open the modules of configurations.
 	sources *registry
 	memory  snapmem.Allocator

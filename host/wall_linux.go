@@ -424,6 +424,15 @@ func (r *wallReply) check(memoryBytes uint64) error {
 	return nil
 }
 
+// again replaces the process that the module has alone.
+func (r *remote) again(ctx context.Context) error {
+	r.mu.Lock()
+	r.now.Kill(errors.New("the process of the guest is replaced"))
+	r.mu.Unlock()
+	_, err := r.process(ctx)
+	return err
+}
+
 // free ends the process.
 func (r *remote) free() {
 	r.domain.leave(r)

@@ -22,7 +22,7 @@ import (
 func TestMetricsPage(t *testing.T) {
 	a := everything(t, "")
 	metricspage.Check(t, "agent", a.registry, "kubewasm_oci_source_stale", "kubewasm_oci_source_checked_timestamp_seconds", "kubewasm_oci_source_info",
-		"kubewasm_plugin_retired_versions", "kubewasm_plugin_instances_held", "kubewasm_plugin_isolated")
+		"kubewasm_plugin_retired_versions", "kubewasm_plugin_instances_held", "kubewasm_plugin_isolated", "kubewasm_plugin_isolation_missing")
 }
 
 // everything returns an agent with all modes, that has worked. more is for the section http.

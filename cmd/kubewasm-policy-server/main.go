@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -99,6 +100,10 @@ func serve(ctx context.Context, args []string, getenv func(string) string, out i
 	if _, why := rt.Engine(); why != nil {
 		logger.Warn("calls of policies take about 50 times as long", "err", why)
 	}
+	if o.isolation, err = rt.Isolation(ctx); err != nil {
+		logger.Warn("policies without a level of isolation run in this process, not in one of their own", "err", err)
+	}
+	o.adjustGuests(&guests)
 
 	hostname := getenv("HOSTNAME")
 	build := program.ThisBuild()
@@ -225,7 +230,7 @@ func (o *options) test(ctx context.Context, server *policyserver.Server) error {
 // runtime returns the configuration of the Runtime.
 func (o *options) runtime(logger *slog.Logger) host.RuntimeConfig {
 	return host.RuntimeConfig{
-		CacheDir: filepath.Join(o.downloadDir, "compiled"), CacheCopy: o.cacheCopy, MemoryBytes: o.memoryBytes, MinimumIsolation: host.Isolation(o.isolation),
+		CacheDir: filepath.Join(o.downloadDir, "compiled"), CacheCopy: o.cacheCopy, MemoryBytes: o.memoryBytes, MinimumIsolation: o.isolation,
 		CacheError: func(err error) { logger.Error("the server runs without a cache of compiled policies", "err", err) },
 	}
 }
@@ -252,6 +257,7 @@ func readGuests(o *options) (policyserver.Guests, error) {
 
 // adjustGuests adds the settings beside the file of guests.
 func (o *options) adjustGuests(guests *policyserver.Guests) {
+	guests.Isolation = cmp.Or(guests.Isolation, o.isolation)
 	o.level.Set(levels[o.logLevel])
 	if guests.LogLevel != nil {
 		o.level.Set(*guests.LogLevel)

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // options are the settings, which are flags and variables of the environment. A flag goes
@@ -32,10 +34,11 @@ type options struct {
 	namespacedCapabilities, defaultCapabilities string
 	memoryBytes                                 uint64
 	cacheCopy, nativeOnly                       bool
-	isolation                                   string
-	drainDelay                                  time.Duration
-	readyTimeout                                time.Duration
-	check                                       bool
+	// isolation is the minimum, and after the start the level of policies without one.
+	isolation    host.Isolation
+	drainDelay   time.Duration
+	readyTimeout time.Duration
+	check        bool
 	// level is the level of the log now.
 	level slog.LevelVar
 	// ignored are the settings that are given and have no meaning here.
@@ -131,7 +134,7 @@ func parse(args []string, getenv func(string) string, out io.Writer) (*options, 
 		{"default-capabilities", "KUBEWASM_DEFAULT_CAPABILITIES", "host capabilities of policies without hostCapabilities in the policies file, comma-separated `patterns`; none by default", "", false, text(&o.defaultCapabilities)},
 		{"namespaced-capabilities", "KUBEWASM_NAMESPACED_CAPABILITIES", "host capabilities available to policies of a namespace, comma-separated `patterns`; none by default", "", false, text(&o.namespacedCapabilities)},
 		{"cache-copy", "KUBEWASM_CACHE_COPY", "map copies without names of machine code in the download directory instead of its files, which must not be overwritten in place", "false", true, truth(&o.cacheCopy)},
-		{"minimum-isolation", "KUBEWASM_MINIMUM_ISOLATION", "lowest `level` of isolation of a policy, none or process; policies without one have it", "", false, text(&o.isolation)},
+		{"minimum-isolation", "KUBEWASM_MINIMUM_ISOLATION", "lowest `level` of isolation of a policy, none or process; policies without one have it. By default policies without one have process, where the system can run child processes", "", false, text((*string)(&o.isolation))},
 		{"native-histograms-only", "KUBEWASM_NATIVE_HISTOGRAMS_ONLY", "leave the classic buckets of histograms of guests out of /metrics, for a Prometheus that scrapes native histograms", "false", true, truth(&o.nativeOnly)},
 		{"memory", "KUBEWASM_MEMORY", "maximum `bytes` of all guests together; by default half of the memory available to the process", "", false, func(value string) (err error) {
 			if o.memoryBytes, err = strconv.ParseUint(value, 10, 64); err != nil {

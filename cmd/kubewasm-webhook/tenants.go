@@ -23,7 +23,8 @@ const (
 
 // tenant is a namespace whose policies ModuleTrusts bound.
 type tenant struct {
-	allowed *clusterplugins.Allowed
+	allowed   *clusterplugins.Allowed
+	isolation host.Isolation
 	// err is the reason that it may have no policy.
 	err  error
 	used clusterplugins.Usage
@@ -40,7 +41,7 @@ func (o *objects) tenants(trusts clusterplugins.Trusts, list []clusterplugins.Ob
 		if all[namespace] != nil {
 			continue
 		}
-		t := new(tenant)
+		t := &tenant{isolation: o.isolation}
 		all[namespace] = t
 		if namespace == "" || len(trusts) == 0 {
 			continue
@@ -97,7 +98,7 @@ func (t *tenant) policy(object *clusterplugins.Object) manage.ClusterPolicy {
 	if err != nil {
 		allowed = nil
 	}
-	p := policyOf(object, allowed)
+	p := policyOf(object, allowed, t.isolation)
 	if object.Namespace == "" || p.Unknown {
 		return p
 	}
@@ -126,7 +127,7 @@ func (o *objects) trust(t *tenant, object *clusterplugins.Object, p *manage.Clus
 		good[name] = before
 		p.Withdrawn = t.unselected
 		if t.err == nil {
-			was := policyOf(&before, t.allowed)
+			was := policyOf(&before, t.allowed, t.isolation)
 			err := was.Err
 			if err == nil {
 				if err = o.signatures.sign(&was, t.allowed); !errors.As(err, new(*oci.TrustError)) {

@@ -34,6 +34,7 @@
 //	kubewasm_plugin_log_lines_dropped_total  plugin                   lines of it that were not logged
 //	kubewasm_plugin_disabled               plugin                     1 while it is out of service
 //	kubewasm_plugin_isolated               plugin                     1 if the guest runs in a child process
+//	kubewasm_plugin_isolation_missing      plugin                     1 if it would, if the system could run one
 //	kubewasm_plugin_state                  plugin, state              1 for Serving, Stale, Unavailable, Loading or Disabled
 //
 // The configuration of the component, by [Collector.Declare]:
@@ -75,7 +76,7 @@
 // # Cardinality
 //
 // No label holds data from a guest. Plugins are named by the configuration, with a Config.Scope as
-// scope/name; functions by the ABI. A plugin has one digest at a time. A plugin has 59 series, and
+// scope/name; functions by the ABI. A plugin has one digest at a time. A plugin has 60 series, and
 // 30 for each of its functions that was called. Those that run once in each instance, such as
 // configure, have none. All results
 // of a function appear with its first call, as 0, since rate and increase do not see the step from

@@ -62,6 +62,8 @@ var (
 			func(s host.Stats) float64 { return truth(s.Disabled) }),
 		newStateGauge("isolated", "Whether the guest runs in a child process.",
 			func(s host.Stats) float64 { return truth(s.Isolation == host.IsolationProcess) }).rarely(),
+		newStateGauge("isolation_missing", "Whether the guest would run in a child process if the system could run one.",
+			func(s host.Stats) float64 { return truth(s.Isolation == host.IsolationNone && len(s.Weaker) != 0) }).rarely(),
 	}
 )
 
@@ -140,6 +142,8 @@ func together(a, b host.Stats) host.Stats {
 		MemoryBytes: max(a.MemoryBytes, b.MemoryBytes),
 		LogDropped:  a.LogDropped + b.LogDropped,
 		Disabled:    a.Disabled || b.Disabled,
+		Isolation:   min(a.Isolation, b.Isolation), // none is the first.
+		Weaker:      append(slices.Clone(a.Weaker), b.Weaker...),
 		State:       pluginStates[max(slices.Index(pluginStates, a.State), slices.Index(pluginStates, b.State))],
 	}
 }

@@ -243,6 +243,9 @@ func Profile(calls int, source host.Source, opts Options) (*Shadow, error) {
 	if calls <= 0 {
 		return nil, fmt.Errorf("plugin %q: profile %d calls: want more than 0", opts.Plugin, calls)
 	}
+	if opts.Serving.Stats().Isolation == host.IsolationProcess { // Each load would fail.
+		return nil, fmt.Errorf("plugin %q: isolation is process, where no profile can be collected", opts.Plugin)
+	}
 	return Begin(Config{Module: host.ModuleConfig{Source: source, SHA256: opts.Serving.Digest()}, Rate: 1, Queue: min(calls, 64), profile: calls}, opts)
 }
 

@@ -22,6 +22,9 @@ const Guest = "kubewasm-guest"
 // channel is the descriptor of a child's socket.
 const channel = 3
 
+// unshut is the exit code of a child that shutIn fails for.
+const unshut = 3
+
 // maxPacket is the maximum size of a packet.
 const maxPacket = 64 << 10
 
@@ -135,7 +138,11 @@ func Start(role string, bytes uint64, threads int) (*Process, error) {
 // wait reaps the process.
 func (p *Process) wait() {
 	state, err := p.process.Wait()
-	if err == nil {
+	switch {
+	case err != nil:
+	case state.ExitCode() == unshut:
+		err = errors.New("the process of the guest cannot be shut in: the kernel has no seccomp, or refuses it")
+	default:
 		err = fmt.Errorf("the process of the guest has ended: %s", state)
 	}
 	p.end(err)
@@ -262,7 +269,7 @@ func Main(role string, serve func(*Child)) {
 	}
 	weak, err := shutIn(data, threads)
 	if err != nil {
-		os.Exit(3)
+		os.Exit(unshut)
 	}
 	serve(&Child{Weak: weak})
 	os.Exit(0)

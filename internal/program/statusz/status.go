@@ -375,7 +375,7 @@ func (p *Plugin) fill(of *host.Plugin) {
 	}
 	p.BreakerOpen, p.Instances, p.InstanceLimit, p.Waiting, p.Retired = stats.Disabled, stats.Instances, stats.Limit, stats.Waiting, stats.Retired
 	p.MemoryBytes, p.LogDropped = stats.MemoryBytes, stats.LogDropped
-	if stats.Isolation != host.IsolationNone {
+	if stats.Isolation != host.IsolationNone || len(stats.Weaker) != 0 {
 		p.Isolation = strings.Join(append([]string{string(stats.Isolation)}, stats.Weaker...), ": ")
 	}
 }
