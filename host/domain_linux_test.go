@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,14 +24,19 @@ import (
 // xorModule returns a module whose function filter returns its first argument xor a key, and counts its
 // calls in memory: the second argument is added to the count, and the third is not 0 for the count.
 func xorModule(key uint32) []byte {
+	signed := binary.AppendUvarint(nil, uint64(key)) // Below 64 in each digit but the last: see the test.
+	return filterModule(slices.Concat(
+		[]byte{0x41, 0, 0x41, 0, 0x28, 2, 0, 0x20, 1, 0xa7, 0x6a, 0x36, 2, 0}, // memory[0] += second
+		[]byte{0x20, 2, 0xa7, 0x04, 0x7f, 0x41, 0, 0x28, 2, 0, 0x05},          // if third: memory[0]
+		[]byte{0x20, 0, 0xa7, 0x41}, signed, []byte{0x73, 0x0b})...)           // else first ^ key
+}
+
+// filterModule returns a module with the instructions of its function filter, which has no locals.
+func filterModule(code ...byte) []byte {
 	section := func(id byte, body ...byte) []byte {
 		return slices.Concat([]byte{id}, binary.AppendUvarint(nil, uint64(len(body))), body)
 	}
-	signed := binary.AppendUvarint(nil, uint64(key)) // Below 64 in each digit but the last: see the test.
-	filter := slices.Concat([]byte{0},
-		[]byte{0x41, 0, 0x41, 0, 0x28, 2, 0, 0x20, 1, 0xa7, 0x6a, 0x36, 2, 0}, // memory[0] += second
-		[]byte{0x20, 2, 0xa7, 0x04, 0x7f, 0x41, 0, 0x28, 2, 0, 0x05},          // if third: memory[0]
-		[]byte{0x20, 0, 0xa7, 0x41}, signed, []byte{0x73, 0x0b, 0x0b})         // else first ^ key
+	filter := slices.Concat([]byte{0}, code, []byte{0x0b})
 	marker := []byte{0, 0x42, 0x80, 1, 0x0b}
 	return slices.Concat([]byte("\x00asm\x01\x00\x00\x00"),
 		section(1, 2, 0x60, 0, 1, 0x7e, 0x60, 3, 0x7e, 0x7e, 0x7e, 1, 0x7f),
@@ -287,5 +293,38 @@ func TestInstancesDoNotUseUpTheThreads(t *testing.T) {
 		if err := p.Err(); err != nil && !p.retired.Load() {
 			t.Errorf("a process has ended: %v", err)
 		}
+	}
+}
+
+// TestGuestsThatWaitForAProcessorKeepTheirProcess has more guests of a process run on after their time than
+// it has processors for, so that each of them answers late.
+func TestGuestsThatWaitForAProcessorKeepTheirProcess(t *testing.T) {
+	gathering(t)
+	rt := newWalledRuntime(t, IsolationProcess)
+	callers := 80 * min(runtime.NumCPU(), 4)
+	const forEver = "\x03\x40\x0c\x00\x0b\x00" // loop br 0 end unreachable
+	loops, err := rt.Load(t.Context(), Config{
+		Name: "loops", Module: ModuleConfig{Bytes: filterModule([]byte(forEver)...)}, Limits: Limits{Timeout: time.Second / 2, Fuel: 1 << 60, Instances: callers},
+	}, Adapter{Kind: abi.KindScheduler})
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := loadXor(t, rt, "good", 1, "")
+	gather(rt, "")
+	shared := processOf(t, good)
+	var calls sync.WaitGroup
+	for range callers {
+		calls.Go(func() {
+			if _, err := ask(t.Context(), loops, 0, 0, 0); !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "process of the guest") {
+				t.Errorf("a guest that loops: %v, want its timeout", err)
+			}
+		})
+	}
+	if got, err := ask(t.Context(), good, 7, 0, 0); got != 7^1 || err != nil {
+		t.Errorf("the other guest answers %d, %v", got, err)
+	}
+	calls.Wait()
+	if p := processOf(t, good); p != shared {
+		t.Errorf("the process has ended: %v", shared.Err())
 	}
 }

@@ -148,6 +148,8 @@ type remoteProcess struct {
 	retired atomic.Bool
 	using   sync.Mutex
 	users   int
+	// asleep is the number of instances for whose answers the parent sleeps.
+	asleep atomic.Int32
 }
 
 // A process that ends is replaced maxEnds times within endsWithin.
@@ -481,8 +483,9 @@ type remoteInstance struct {
 	// messages counts those of the child. naps counts the sleeps in this wait since the call should
 	// have ended.
 	messages, naps int
-	// slept is set if this wait has slept.
+	// slept is set if this wait has slept. peers is the maximum of process.asleep during naps.
 	slept bool
+	peers int32
 	// starting is set while the instance is made, which reaches no check of its fuel, and adopting while
 	// a load waits for it.
 	starting, adopting bool
@@ -690,8 +693,8 @@ func (r *remoteInstance) settle() {
 	if !r.pending {
 		return
 	}
-	r.pending, r.slept, r.naps = false, false, 0
-	if err := r.lane.Wait(r.check); err != nil {
+	r.pending, r.naps = false, 0
+	if err := r.wait(); err != nil {
 		_ = r.fail(err)
 	} else if m := r.lane.Receive(nil); m.Op != opDone {
 		_ = r.broke("a reset fails")
@@ -734,8 +737,19 @@ func (r *remoteInstance) reset(s *snapshot) bool {
 	return r.alive()
 }
 
+// wait waits for a message of the child.
+func (r *remoteInstance) wait() error {
+	r.slept = false
+	err := r.lane.Wait(r.check)
+	if r.slept {
+		r.process.asleep.Add(-1)
+	}
+	return err
+}
+
 // overdue is called while the guest's process is waited for. It ends the process after its end, some
-// time after the call should have ended, between two calls after a second, and in a load after ten.
+// time after the call should have ended, between two calls after a second, and in a load after ten. Each
+// other guest that is waited for may come first, with 10 ms of a processor.
 func (r *remoteInstance) overdue() error {
 	if err := r.process.Err(); err != nil {
 		return err
@@ -743,7 +757,9 @@ func (r *remoteInstance) overdue() error {
 	// Of 20 ms, but for the first of a wait: a process that answers ends that before. The time is not
 	// compared: this process may have been stopped meanwhile.
 	first := !r.slept
-	r.slept = true
+	if r.slept = true; first {
+		r.process.asleep.Add(1)
+	}
 	most, err := 8, context.DeadlineExceeded
 	if r.adopting {
 		most = 500
@@ -757,7 +773,11 @@ func (r *remoteInstance) overdue() error {
 	if first {
 		return nil
 	}
-	if r.naps++; r.naps > most {
+	if r.naps == 0 {
+		r.peers = 0
+	}
+	r.peers = max(r.peers, r.process.asleep.Load())
+	if r.naps++; r.naps > most+int(r.peers) {
 		err = fmt.Errorf("the process of the guest does not answer: %w", err)
 		r.process.Kill(err)
 		return err
@@ -824,8 +844,7 @@ func (r *remoteInstance) exchange(op wall.Op, n uint32, words []uint64, text str
 	imports, asked := r.inst.version.imports, op
 	var cause any // The panic of a host function that ends the call.
 	for r.send(op, n, words, text); ; r.send(op, 0, words, "") {
-		r.slept = false
-		if err := r.lane.Wait(r.check); err != nil {
+		if err := r.wait(); err != nil {
 			return 0, r.fail(err)
 		}
 		m := r.lane.Receive(results)
