@@ -33,3 +33,6 @@ func (i DialectInstance) Memory() []byte {
 	memory, _ := i.memory.Read(0, i.memory.Size())
 	return memory
 }
+
+// SecretSource is secretKey.
+var SecretSource = secretKey

@@ -23,7 +23,7 @@ type ModuleConfig struct {
 	HTTPS string `json:"https,omitempty"`
 	// OCI is the reference of an artifact in a registry or an image layout, see package oci.
 	OCI string `json:"oci,omitempty"`
-	// ConfigMap and Secret are keys of objects in the cluster, see [ConfigMapKey] and [SecretKey].
+	// ConfigMap and Secret are keys of objects in the cluster, see [ConfigMapKey].
 	ConfigMap *ObjectKey `json:"configMap,omitempty"`
 	Secret    *ObjectKey `json:"secret,omitempty"`
 	// Bytes holds the module itself, in base64 in a file. The bytes must not change.
@@ -198,7 +198,7 @@ func (s *Sources) open(m *ModuleConfig) (Source, error) {
 	case m.Secret != nil && s.Secrets == nil:
 		return nil, errors.New("secret: this program does not read Secrets")
 	case m.Secret != nil:
-		return SecretKey(s.Secrets, m.Secret.Namespace, m.Secret.Name, m.Secret.Key), nil
+		return secretKey(s.Secrets, m.Secret.Namespace, m.Secret.Name, m.Secret.Key), nil
 	}
 	return Bytes(m.Bytes), nil
 }

@@ -43,9 +43,9 @@ func ConfigMapKey(getter ObjectGetter, namespace, name, key string) Source {
 	return newObjectKey(getter, "configmap", namespace, name, key)
 }
 
-// SecretKey returns the source of a module under one key of a Secret, as it is
+// secretKey returns the source of a module under one key of a Secret, as it is
 // or once more in base64. It is a [Watcher] if getter is an [ObjectWatcher].
-func SecretKey(getter ObjectGetter, namespace, name, key string) Source {
+func secretKey(getter ObjectGetter, namespace, name, key string) Source {
 	return newObjectKey(getter, "secret", namespace, name, key)
 }
 

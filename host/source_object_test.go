@@ -28,7 +28,7 @@ func TestObjectKeys(t *testing.T) {
 		}, nil
 	})
 	sources := map[string]func(getter host.ObjectGetter, namespace, name, key string) host.Source{
-		"configmap": host.ConfigMapKey, "secret": host.SecretKey,
+		"configmap": host.ConfigMapKey, "secret": host.SecretSource,
 	}
 	tests := map[string]struct {
 		getter               host.ObjectGetter
@@ -60,7 +60,7 @@ func TestObjectKeys(t *testing.T) {
 		}
 	}
 	t.Run("all mistakes at once", func(t *testing.T) {
-		_, err := newRuntime(t).Load(t.Context(), host.Config{Module: host.ModuleConfig{Source: host.SecretKey(nil, "", "", "")}}, host.Adapter{})
+		_, err := newRuntime(t).Load(t.Context(), host.Config{Module: host.ModuleConfig{Source: host.SecretSource(nil, "", "", "")}}, host.Adapter{})
 		for _, want := range []string{"getter is missing", "namespace is empty", "name is empty", "key is empty", "kind is missing"} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %s too", err, want)

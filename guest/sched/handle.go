@@ -160,18 +160,11 @@ func GetObject(resource, namespace, name string) []byte {
 	return lookup.Get(resource, namespace, name)
 }
 
-// ListObjects returns the objects of a resource in the form of GetObject, sorted by namespace
-// and name: those of all namespaces if namespace is empty. It needs the grant
-// "objects".
-func ListObjects(resource, namespace string) [][]byte {
-	return slices.Collect(lookup.List(resource, namespace, ""))
-}
-
-// Objects returns the objects of a resource that a label selector selects ("app=web,tier in (a, b)",
-// empty for all), as protobuf, in a namespace or in all if it is empty, sorted by namespace and name.
+// ListObjects returns the objects of a resource that a label selector selects ("app=web,tier in (a, b)",
+// empty for all) in the form of GetObject, in a namespace or in all if it is empty, sorted by namespace and name.
 // They come from the host page by page, so a list may be of any length. It needs the grant "objects";
 // an index of a label in the configuration saves the host a look at the other objects.
-func Objects(resource, namespace, selector string) iter.Seq[[]byte] {
+func ListObjects(resource, namespace, selector string) iter.Seq[[]byte] {
 	return lookup.List(resource, namespace, selector)
 }
 

@@ -160,7 +160,7 @@ func (q *quotas) beyondSum(more amounts) bool {
 // read returns the quotas with what is used of them.
 func read(pod core.Pod) *quotas {
 	q := &quotas{of: map[string]*quota{}, counted: map[string]bool{}}
-	for b := range sched.Objects(elasticQuotas, "", "") {
+	for b := range sched.ListObjects(elasticQuotas, "", "") {
 		eq := ElasticQuotaFromJSON(b)
 		if namespace := eq.Metadata().Namespace(); q.of[namespace] == nil {
 			spec := eq.Spec()
@@ -336,7 +336,7 @@ func leastImportantFirst(pods []core.Pod) []core.Pod {
 
 // Reserve counts a Pod at once.
 func (capacity) Reserve(_ sched.CycleState, pod core.Pod, _ string) *sched.Status {
-	if len(sched.ListObjects(elasticQuotas, pod.Metadata().Namespace())) == 0 {
+	if len(slices.Collect(sched.ListObjects(elasticQuotas, pod.Metadata().Namespace(), ""))) == 0 {
 		return nil
 	}
 	if !state.Put(key(pod), nil) {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -43,7 +44,7 @@ func ask(k *known, step string, pod core.Pod) {
 		}
 		switch question {
 		case "objects":
-			k.add(step, " lists ", strconv.Itoa(len(sched.ListObjects("v1/configmaps", "shop"))))
+			k.add(step, " lists ", strconv.Itoa(len(slices.Collect(sched.ListObjects("v1/configmaps", "shop", "")))))
 			k.add("gets ", strconv.Itoa(len(sched.GetObject("v1/configmaps", "shop", "first"))))
 		case "waiting":
 			k.add(step, " sees ", strconv.Itoa(len(sched.WaitingPods())))

@@ -127,7 +127,7 @@ func (plugin) Filter(state sched.CycleState, pod core.Pod, node sched.NodeInfo) 
 	case "trace":
 		return sched.Unschedulable(traceOf(state).String())
 	case "claims":
-		return sched.Unschedulable(strconv.Itoa(len(sched.ListObjects("v1/persistentvolumeclaims", "shop"))))
+		return sched.Unschedulable(strconv.Itoa(len(slices.Collect(sched.ListObjects("v1/persistentvolumeclaims", "shop", "")))))
 	case "usage":
 		u := node.Usage()
 		var b strings.Builder
@@ -265,7 +265,7 @@ func (plugin) PreBind(state sched.CycleState, pod core.Pod, nodeName string) *sc
 	}
 	if name := note(pod, "prebind"); name != "" {
 		return sched.NewStatus(abi.Error, traceOf(state).String(), " claim of ", strconv.Itoa(len(sched.GetObject("v1/persistentvolumeclaims", "shop", name))),
-			" ", strconv.Itoa(len(sched.ListObjects("v1/persistentvolumeclaims", ""))))
+			" ", strconv.Itoa(len(slices.Collect(sched.ListObjects("v1/persistentvolumeclaims", "", "")))))
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ func do(function string, pod core.Pod) (status *sched.Status, score int64) {
 				values = secret(values, b)
 			}
 		case "list":
-			for _, b := range sched.ListObjects("v1/secrets", "shop") {
+			for b := range sched.ListObjects("v1/secrets", "shop", "") {
 				values = secret(values, b)
 			}
 		case "waiting":

@@ -113,7 +113,7 @@ func (n *neighbour) PreBind(_ sched.CycleState, pod core.Pod, nodeName string) *
 		return sched.Unschedulable("no claim")
 	}
 	var names []string
-	for _, b := range sched.ListObjects(claims, "") {
+	for b := range sched.ListObjects(claims, "", "") {
 		names = append(names, core.PersistentVolumeClaimFromProto(b).Metadata().Name())
 	}
 	if class := sched.GetObject("storage.k8s.io/v1/storageclasses", "", "fast"); class != nil {

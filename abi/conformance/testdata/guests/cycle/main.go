@@ -2,6 +2,7 @@
 package main
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -234,7 +235,7 @@ func (guest) PreBind(_ sched.CycleState, pod core.Pod, _ string) *sched.Status {
 	if volume == "" {
 		return sched.NewStatus(abi.Pending, "claim ", name, " is not bound")
 	}
-	in, all := len(sched.ListObjects(claims, namespace)), len(sched.ListObjects(claims, ""))
+	in, all := len(slices.Collect(sched.ListObjects(claims, namespace, ""))), len(slices.Collect(sched.ListObjects(claims, "", "")))
 	return sched.Unschedulable(volume, ", ", strconv.Itoa(in), " claims of ", strconv.Itoa(all))
 }
 
