@@ -328,3 +328,50 @@ func TestGuestsThatWaitForAProcessorKeepTheirProcess(t *testing.T) {
 		t.Errorf("the process has ended: %v", shared.Err())
 	}
 }
+
+// TestFilesOfAProcessBoundItsInstances has a process whose threads would allow more instances than the files
+// of their snapshots do.
+func TestFilesOfAProcessBoundItsInstances(t *testing.T) {
+	p := &remoteProcess{threads: 1 << 20, ready: make(chan struct{})}
+	close(p.ready)
+	for p.users = 0; !p.full(); p.users++ {
+		if 2*p.users > 4<<10 {
+			t.Fatalf("a process has more than %d instances, of two files each", p.users)
+		}
+	}
+}
+
+// TestThreadsAreNotWantOfMemory has more instances than stacks of a program with C, of 8 MB each, fit into
+// the memory of the compiler: few pages of them are ever touched.
+func TestThreadsAreNotWantOfMemory(t *testing.T) {
+	gathering(t)
+	rt, err := NewRuntime(RuntimeConfig{MinimumIsolation: IsolationProcess, MemoryBytes: 64 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { rt.Close(context.Background()) })
+	var plugins []*Plugin
+	for key := range uint32(2) {
+		p, err := rt.Load(t.Context(), Config{
+			Name: "p" + strconv.Itoa(int(key)), Module: ModuleConfig{Bytes: xorModule(key)}, Limits: Limits{Timeout: time.Minute, Instances: 160},
+		}, Adapter{Kind: abi.KindScheduler})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plugins = append(plugins, p)
+	}
+	gather(rt, "")
+	shared := processOf(t, plugins[0])
+	for _, p := range plugins {
+		for range 160 {
+			inst, err := p.Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer inst.Release()
+		}
+	}
+	if err := shared.Err(); err != nil {
+		t.Error(err)
+	}
+}

@@ -247,13 +247,17 @@ func newRemoteProcess(modules ...*remote) *remoteProcess {
 	return &remoteProcess{modules: modules, data: data, threads: threads, ready: make(chan struct{})}
 }
 
-// full reports whether the process serves, and has as many instances as its threads allow.
+// mostInstances is the maximum number of instances of a process. Each may have two files, those of its
+// snapshot, of the 4,096 that a child can have.
+const mostInstances = 1900
+
+// full reports whether the process serves, and has as many instances as its threads and files allow.
 func (p *remoteProcess) full() bool {
 	select {
 	case <-p.ready:
 		p.using.Lock()
 		defer p.using.Unlock()
-		return p.users >= p.threads-runtimeThreads
+		return p.users >= min(p.threads-runtimeThreads, mostInstances)
 	default:
 		return false
 	}

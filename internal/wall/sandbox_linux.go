@@ -40,6 +40,7 @@ func shutIn(data, threads uint64) (weak []string, err error) {
 	// It opens the list of the process's pages, which has no addresses for a process without
 	// capabilities.
 	snapmem.Prepare()
+	data += threads * threadBytes()
 	files := unix.Rlimit{Max: maxFiles}
 	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &files)
 	for _, l := range []struct {
@@ -70,6 +71,20 @@ func shutIn(data, threads uint64) (weak []string, err error) {
 
 // maxFiles is the maximum number of files of a child, which its parent sends: those of snapshots.
 const maxFiles = 4096
+
+// threadBytes returns the private memory of a thread. In a program with C it has a stack as long as the
+// limit of stacks, most of which is never touched.
+func threadBytes() uint64 {
+	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_GETPID, 0, 0, 0); errno != unix.ENOTSUP {
+		return 0 // Of Go's heap.
+	}
+	stack := unix.Rlimit{Cur: unix.RLIM_INFINITY}
+	_ = unix.Getrlimit(unix.RLIMIT_STACK, &stack)
+	if stack.Cur == unix.RLIM_INFINITY {
+		stack.Cur = 8 << 20 // More than C libraries take then.
+	}
+	return stack.Cur + 64<<10
+}
 
 // closeFiles closes all files but the standard streams, which are /dev/null, the channel, and those of
 // the runtime's poller.
