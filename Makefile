@@ -114,7 +114,7 @@ golden: ## Make the golden files for the next version the set NAME, such as v0.2
 	for mod in $(GOLDEN); do go test -C $$mod -count 1 -run 'TestGoldenConfigurations|TestGoldenObjectsHaveAllFields' . -golden $(NAME) || exit 1; done
 
 .PHONY: release-snapshot
-release-snapshot: ## Prepare the release of VERSION in the new repository DIR with its files in DIR/dist, and print what to push: 10 minutes, longer with a cold build cache. With PROGRAMS=kubewasm-webhook, or several with commas, of these and for Linux alone.
+release-snapshot: ## Prepare the release of VERSION in the new repository DIR with its files in DIR/dist, and print what to push: 10 minutes, an hour with a cold build cache. With PROGRAMS=kubewasm-webhook, or several with commas, of these and for Linux alone.
 	go run -C internal/testkit/release . $(if $(KEY),-key $(abspath $(KEY))) $(if $(PROGRAMS),-programs $(PROGRAMS)) $(VERSION) $(abspath $(DIR))
 
 .PHONY: vulnerabilities
