@@ -91,7 +91,8 @@ type Handle interface {
 	// Nominated returns the Pods that are nominated for a node, in any order.
 	Nominated(node string) []*corev1.Pod
 	// Preempt evicts the victims, which run on node or wait for it, in favour of pod, and takes their
-	// nominations for node away from Pods of lower priority.
+	// nominations for node away from Pods of lower priority. It may go on after it has returned without
+	// an error. It keeps pod out of the queue meanwhile, and has it tried again after a failure.
 	Preempt(ctx context.Context, plugin string, pod *corev1.Pod, node string, victims []*corev1.Pod) error
 	// Without calls f while the snapshot lacks the Pods, which run on nodes. It is for
 	// PodGroupPostFilter.

@@ -81,7 +81,7 @@ func (p *Plugin) Preempt(ctx context.Context, pod *corev1.Pod, find func(budgets
 	if err := p.handle.Preempt(ctx, p.Name(), pod, node, victims); err != nil {
 		return nil, nil, errorStatus(fmt.Errorf("plugin %q: evict Pods: %w", p.Name(), err))
 	}
-	p.logger.Info("evicted Pods for another one", attrs...)
+	p.logger.Info("evicts Pods for another one", attrs...)
 	return &Nomination{NodeName: node, Override: true}, victims, nil
 }
 

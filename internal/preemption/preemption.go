@@ -34,8 +34,8 @@ type DryRun struct {
 	Fits func() (fits bool, reasons []string, err error)
 }
 
-// candidate is a node on which the Pod fits without the victims.
-type candidate struct {
+// Candidate is a node on which the Pod fits without the victims.
+type Candidate struct {
 	Node string
 	// Victims are the Pods to evict, the most important first.
 	Victims []*corev1.Pod
@@ -55,6 +55,9 @@ type Preemption struct {
 	Nominated func() (*DryRun, error)
 	// Budgets are the PodDisruptionBudgets of the cluster.
 	Budgets []*policyv1.PodDisruptionBudget
+	// Extend returns the candidates that others than plugins leave, with their victims. It is nil if there
+	// are no others.
+	Extend func([]*Candidate) ([]*Candidate, error)
 	// Parallel calls work for each piece, counted from 0, and returns when all calls have.
 	Parallel func(pieces int, work func(piece int))
 }
@@ -87,7 +90,7 @@ func (p *Preemption) Find(ctx context.Context) (node string, victims []*corev1.P
 	case pending:
 		return "", nil, &Refusal{"not eligible due to a terminating pod on the nominated node.", true}
 	}
-	s := search{Preemption: p, found: make([]*candidate, p.Nodes), reasons: map[string]int{}}
+	s := search{Preemption: p, found: make([]*Candidate, p.Nodes), reasons: map[string]int{}}
 	s.wanted = min(p.Nodes, max(minCandidates, p.Nodes*minCandidatesPercent/100))
 	if s.wanted < p.Nodes {
 		s.offset = rand.IntN(p.Nodes)
@@ -99,7 +102,16 @@ func (p *Preemption) Find(ctx context.Context) (node string, victims []*corev1.P
 			s.try((n + s.offset) % p.Nodes)
 		}
 	})
-	candidates := slices.DeleteFunc(s.found, func(c *candidate) bool { return c == nil })
+	candidates := slices.DeleteFunc(s.found, func(c *Candidate) bool { return c == nil })
+	if len(candidates) != 0 && p.Extend != nil {
+		var err error
+		if candidates, err = p.Extend(candidates); err != nil {
+			return "", nil, err
+		}
+		if len(candidates) == 0 {
+			return "", nil, &Refusal{"no candidate node for preemption", true}
+		}
+	}
 	switch {
 	case len(candidates) != 0:
 		best := pick(candidates)
@@ -140,7 +152,7 @@ type search struct {
 
 	mu sync.Mutex
 	// found has a place for each node, so that the order of goroutines does not matter.
-	found       []*candidate
+	found       []*Candidate
 	count, kept int // candidates, and those that keep all budgets.
 	reasons     map[string]int
 	err         error // The first.
@@ -149,7 +161,7 @@ type search struct {
 // try looks for victims on a node.
 func (s *search) try(n int) {
 	run, err := s.DryRun(n)
-	var c *candidate
+	var c *Candidate
 	var reasons []string
 	if err == nil {
 		c, reasons, err = run.victims(s.Budgets)
@@ -188,7 +200,7 @@ func (s *search) refusal() string {
 }
 
 // victims returns the fewest Pods without which the Pod fits, nil if it does not.
-func (r *DryRun) victims(budgets []*policyv1.PodDisruptionBudget) (*candidate, []string, error) {
+func (r *DryRun) victims(budgets []*policyv1.PodDisruptionBudget) (*Candidate, []string, error) {
 	potential, err := r.Potential()
 	if err != nil {
 		return nil, nil, err
@@ -207,7 +219,7 @@ func (r *DryRun) victims(budgets []*policyv1.PodDisruptionBudget) (*candidate, [
 	potential = slices.Clone(potential)
 	sortByImportance(potential)
 	violating, others := split(potential, budgets)
-	c := &candidate{Node: r.Node}
+	c := &Candidate{Node: r.Node}
 	// The budgets come first, so that they are kept if that is possible.
 	for i, pods := range [][]*corev1.Pod{violating, others} {
 		for _, pod := range pods {
@@ -305,23 +317,23 @@ func started(pod *corev1.Pod, now time.Time) time.Time {
 // pick returns the best candidate: by the fewest violated budgets, the lowest priority of the first
 // victim, the lowest sum of priorities, the fewest victims, the latest start of the oldest one among
 // those of the highest priority, and then the order of nodes.
-func pick(candidates []*candidate) *candidate {
+func pick(candidates []*Candidate) *Candidate {
 	now := time.Now()
-	scores := []func(*candidate) int64{
-		func(c *candidate) int64 { return -int64(c.Violations) },
-		func(c *candidate) int64 { return -int64(Priority(c.Victims[0])) },
-		func(c *candidate) (sum int64) {
+	scores := []func(*Candidate) int64{
+		func(c *Candidate) int64 { return -int64(c.Violations) },
+		func(c *Candidate) int64 { return -int64(Priority(c.Victims[0])) },
+		func(c *Candidate) (sum int64) {
 			for _, pod := range c.Victims {
 				sum -= int64(Priority(pod)) + math.MaxInt32 + 1 // Above 0, so that fewer victims are better.
 			}
 			return sum
 		},
-		func(c *candidate) int64 { return -int64(len(c.Victims)) },
-		func(c *candidate) int64 { return started(c.Victims[0], now).UnixNano() },
+		func(c *Candidate) int64 { return -int64(len(c.Victims)) },
+		func(c *Candidate) int64 { return started(c.Victims[0], now).UnixNano() },
 	}
 	for _, score := range scores {
 		best := int64(math.MinInt64)
-		var left []*candidate
+		var left []*Candidate
 		for _, c := range candidates {
 			n := score(c)
 			if n > best {

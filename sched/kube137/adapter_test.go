@@ -298,7 +298,7 @@ func (h adaptedHandle) GetWaitingPod(uid types.UID) fwk.WaitingPod {
 
 func TestWaitingPodsAreTheEngines(t *testing.T) {
 	waiting := &adaptedWaiting{}
-	h := handle{adaptedHandle{waiting: waiting}}
+	h := handle{Handle: adaptedHandle{waiting: waiting}}
 	var names []string
 	for w := range h.WaitingPods() {
 		names = append(names, w.GetPod().Name)

@@ -23,10 +23,10 @@ import (
 )
 
 // frameworkOf describes the framework of this minor to the engine.
-func frameworkOf(h fwk.Handle) sched.Framework {
+func frameworkOf(h fwk.Handle, e *evictions) sched.Framework {
 	f := sched.Framework{Minor: minor, Lacks: lacks, AppendPods: appendPods, Usage: usageOf, Images: imagesOf, Freeze: freeze}
 	if h != nil {
-		f.Handle, f.Profile = handle{h}, h.ProfileName()
+		f.Handle, f.Profile = handle{h, e}, h.ProfileName()
 	}
 	return f
 }
@@ -62,7 +62,10 @@ func imagesOf(n sched.NodeInfo) (images []schedmsg.Image) {
 }
 
 // handle is the scheduler for the engine.
-type handle struct{ fwk.Handle }
+type handle struct {
+	fwk.Handle
+	evicting *evictions
+}
 
 func (h handle) Nodes() (sched.Nodes, error) {
 	list, err := h.SnapshotSharedLister().NodeInfos().List()

@@ -44,11 +44,12 @@ type Plugin interface {
 // Load makes a scheduler plugin of a module, as [sched.Load] does. Without a handle, calls of
 // host functions that need a grant fail.
 func Load(ctx context.Context, rt *host.Runtime, cfg sched.PluginConfig, handle fwk.Handle) (Plugin, error) {
-	p, err := sched.Load(ctx, rt, cfg, frameworkOf(handle))
+	e := new(evictions)
+	p, err := sched.Load(ctx, rt, cfg, frameworkOf(handle, e))
 	if err != nil {
 		return nil, err
 	}
-	return adapt(p, handle), nil
+	return adapt(p, handle, e), nil
 }
 
 // Factory is the parameter of app.WithPlugin: the PluginFactory of
@@ -65,25 +66,27 @@ type Factory = func(ctx context.Context, args runtime.Object, handle fwk.Handle)
 // ends.
 func New(name string, rt *host.Runtime, set ...func(*sched.PluginConfig)) Factory {
 	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		p, err := sched.LoadArgs(ctx, rt, name, args, frameworkOf(handle), set...)
+		e := new(evictions)
+		p, err := sched.LoadArgs(ctx, rt, name, args, frameworkOf(handle, e), set...)
 		if err != nil {
 			return nil, err
 		}
-		return adapt(p, handle), nil
+		return adapt(p, handle, e), nil
 	}
 }
 
 // adapt returns a value that acts in a profile like a plugin with exactly the extension points of
 // the guest.
-func adapt(p *sched.Plugin, h fwk.Handle) Plugin {
-	return composed(base{plugin: &plugin{Plugin: p, handle: h, key: fwk.StateKey("kubewasm/" + p.Name())}}, p.Points())
+func adapt(p *sched.Plugin, h fwk.Handle, e *evictions) Plugin {
+	return composed(base{plugin: &plugin{Plugin: p, handle: h, evicting: e, key: fwk.StateKey("kubewasm/" + p.Name())}}, p.Points())
 }
 
 // plugin is the guest with its scheduler and the key of its cycles.
 type plugin struct {
 	*sched.Plugin
-	handle fwk.Handle // nil without a scheduler.
-	key    fwk.StateKey
+	handle   fwk.Handle // nil without a scheduler.
+	evicting *evictions
+	key      fwk.StateKey
 	// beginning is held while a cycle begins without PreFilter.
 	beginning sync.Mutex
 	// absent is nil unless there is no guest: it stands in for one, without an engine.
@@ -235,7 +238,11 @@ func (b base) Close(ctx context.Context) error {
 }
 
 func (b base) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
-	return status(b.engine().PreEnqueue(pod))
+	p := b.engine()
+	if p.evicting.hold(pod.UID) {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "waiting until Pods are evicted for this one")
+	}
+	return status(p.PreEnqueue(pod))
 }
 
 func (b base) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +23,10 @@ import (
 	kubetesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubewasm/kubewasm/sched"
 )
 
 // evicting is a scheduler that evicts Pods through a client. The Pod "waits" waits in Permit, and the Pod
@@ -40,8 +46,14 @@ func (h *evicting) did(format string, values ...any) {
 	h.done = append(h.done, fmt.Sprintf(format, values...))
 }
 
-func (h *evicting) ClientSet() kubernetes.Interface           { return h.client }
-func (h *evicting) APICacher() fwk.APICacher                  { return nil }
+func (h *evicting) ClientSet() kubernetes.Interface { return h.client }
+func (h *evicting) APICacher() fwk.APICacher        { return nil }
+func (h *evicting) ProfileName() string             { return "default-scheduler" }
+func (h *evicting) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
+	for name := range pods {
+		h.did("activate %s", name)
+	}
+}
 func (h *evicting) Parallelizer() fwk.Parallelizer            { return inTurn{} }
 func (h *evicting) NominatedPodsForNode(string) []fwk.PodInfo { return h.nominated }
 func (h *evicting) EventRecorder() events.EventRecorderLogger { return evictingEvents{h: h} }
@@ -107,22 +119,27 @@ type namedPod struct {
 
 func (p namedPod) GetPod() *corev1.Pod { return p.pod }
 
+// podNamed returns a Pod of the scheduler "s".
+func podNamed(name string, priority int32) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{Priority: &priority, SchedulerName: "s"}}
+}
+
 // TestEvictions has Pods of each state evicted, and holds what the API server is told.
 func TestEvictions(t *testing.T) {
-	pod := func(name string, priority int32) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{Priority: &priority, SchedulerName: "s"}}
-	}
-	ending, low, high := pod("ending", 0), pod("low", 1), pod("high", 5)
+	ending, low, high := podNamed("ending", 0), podNamed("low", 1), podNamed("high", 5)
 	ending.DeletionTimestamp = &metav1.Time{}
 	for _, nominated := range []*corev1.Pod{low, high} {
 		nominated.Status.NominatedNodeName = "n1"
 	}
-	client := fake.NewClientset(pod("runs", 0), low, high)
+	client := fake.NewClientset(podNamed("runs", 0), low, high)
 	h := &evicting{client: client, nominated: []fwk.PodInfo{namedPod{pod: low}, namedPod{pod: high}}}
-	err := handle{h}.Preempt(t.Context(), "plugin", pod("preemptor", 5), "n1", []*corev1.Pod{pod("runs", 0), ending, pod("gone", 0), pod("waits", 0), pod("binds", 0)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		err := handle{h, new(evictions)}.Preempt(t.Context(), "plugin", podNamed("preemptor", 5), "n1", []*corev1.Pod{podNamed("runs", 0), ending, podNamed("gone", 0), podNamed("waits", 0), podNamed("binds", 0)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+	})
 	for _, a := range client.Actions() {
 		switch a := a.(type) {
 		case kubetesting.PatchAction:
@@ -148,16 +165,114 @@ func TestEvictions(t *testing.T) {
 	}
 }
 
-// TestAnEvictionThatFails holds that the Pod is not nominated then.
-func TestAnEvictionThatFails(t *testing.T) {
-	client := fake.NewClientset()
-	client.PrependReactor("patch", "pods", func(kubetesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "runs", errors.New("no right"))
-	})
-	h := handle{&evicting{client: client}}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "runs", UID: "runs"}}
-	err := h.Preempt(t.Context(), "plugin", pod, "n1", []*corev1.Pod{pod})
-	if want := `the Pod default/runs: pods "runs" is forbidden: no right`; fmt.Sprint(err) != want {
-		t.Errorf("got %v, want %s", err, want)
+// TestEvictionsInTheBackground has an API server that answers late, or with an error, while the Pod for
+// which others are evicted is tried again, and the plugin replaced.
+func TestEvictionsInTheBackground(t *testing.T) {
+	tests := []struct {
+		name    string
+		answer  error
+		tries   bool // The queue tries the Pod again before the API server answers.
+		replace bool
+		want    []string
+	}{
+		{name: "the Pod waits for the end of its victims", want: []string{"delete a", "delete b"}},
+		{name: "the queue has tried the Pod", tries: true, want: []string{"delete a", "delete b", "activate default/preemptor"}},
+		{name: "the plugin is replaced", tries: true, replace: true, want: []string{"delete a", "delete b", "activate default/preemptor"}},
+		{
+			name: "an eviction fails", answer: apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", errors.New("no right")),
+			want: []string{
+				"delete a",
+				`event PreemptionFailed of preemptor: plugin "plugin": evict Pods of node n1: the Pod default/a: pods "a" is forbidden: no right`,
+				"activate default/preemptor",
+			},
+		},
 	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := fake.NewClientset(podNamed("a", 0), podNamed("b", 0))
+				h := &evicting{client: client}
+				answer := make(chan struct{})
+				client.PrependReactor("delete", "pods", func(a kubetesting.Action) (bool, runtime.Object, error) {
+					<-answer
+					h.did("delete %s", a.(kubetesting.DeleteAction).GetName())
+					return test.answer != nil, nil, test.answer
+				})
+				s := &slot{name: "plugin", handle: h}
+				absent, err := s.load(t.Context(), sched.PluginConfig{}, errors.New("no guest"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.current.Store(absent)
+				preemptor := podNamed("preemptor", 5)
+				refused := func() bool { return !(base{slot: s}).PreEnqueue(t.Context(), preemptor).IsSuccess() }
+
+				// It returns before the API server answers.
+				err = frameworkOf(h, &s.evicting).Handle.Preempt(t.Context(), "plugin", preemptor, "n1", []*corev1.Pod{podNamed("a", 0), podNamed("b", 0)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if test.replace {
+					s.current.Store(&plugin{Plugin: absent.Plugin, evicting: absent.evicting})
+				}
+				if test.tries && !refused() {
+					t.Error("the Pod is tried while its victims are being evicted")
+				}
+				if (base{slot: s}).PreEnqueue(t.Context(), podNamed("other", 0)) != nil {
+					t.Error("another Pod is refused")
+				}
+				close(answer)
+				synctest.Wait()
+				if failed := test.answer != nil; refused() != failed {
+					t.Errorf("after the evictions the Pod is refused: %v, want %v", !failed, failed)
+				}
+				time.Sleep(evictAgain)
+				synctest.Wait()
+				var done []string
+				for _, d := range h.done {
+					if !strings.HasPrefix(d, "event Preempted") {
+						done = append(done, d)
+					}
+				}
+				if diff := cmp.Diff(test.want, done); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				if refused() {
+					t.Error("the Pod is refused at the end")
+				}
+			})
+		})
+	}
+}
+
+// TestEvictionsAreBounded holds that a Pod beyond the bound evicts others before Preempt returns, and is
+// not nominated if that fails, and that an API server without an answer keeps no Pod for ever.
+func TestEvictionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		ends := make(chan struct{})
+		client.PrependReactor("patch", "pods", func(a kubetesting.Action) (bool, runtime.Object, error) {
+			if a.(kubetesting.PatchAction).GetName() == "forbidden" {
+				return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "forbidden", errors.New("no right"))
+			}
+			<-ends
+			return true, nil, context.DeadlineExceeded
+		})
+		h := handle{&evicting{client: client}, new(evictions)}
+		for n := range maxEvicting {
+			if err := h.Preempt(t.Context(), "plugin", podNamed(fmt.Sprint("p", n), 5), "n1", []*corev1.Pod{podNamed("runs", 0)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := h.Preempt(t.Context(), "plugin", podNamed("more", 5), "n1", []*corev1.Pod{podNamed("forbidden", 0)})
+		if want := `the Pod default/forbidden: pods "forbidden" is forbidden: no right`; fmt.Sprint(err) != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		close(ends)
+		time.Sleep(evictTime)
+		if len(h.evicting.pods) != 0 {
+			t.Errorf("%d Pods are still held", len(h.evicting.pods))
+		}
+	})
 }

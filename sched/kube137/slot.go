@@ -81,6 +81,8 @@ type slot struct {
 	points  sched.Points
 	// registered are the events that the scheduler knows, if the points have Enqueue.
 	registered []sched.Event
+	// evicting goes on while plugins are replaced.
+	evicting evictions
 	// pinning is held while a cycle begins.
 	pinning sync.Mutex
 
@@ -111,7 +113,7 @@ func (s *slot) load(ctx context.Context, cfg sched.PluginConfig, absent error) (
 		if err := cfg.FailurePolicy.Check(); err != nil {
 			return nil, fmt.Errorf("plugin %q: %w", s.name, err)
 		}
-		return &plugin{Plugin: new(sched.Plugin), handle: s.handle, absent: &absence{fmt.Errorf("plugin %q: %w", s.name, absent), cfg.FailurePolicy}}, nil
+		return &plugin{Plugin: new(sched.Plugin), handle: s.handle, evicting: &s.evicting, absent: &absence{fmt.Errorf("plugin %q: %w", s.name, absent), cfg.FailurePolicy}}, nil
 	}
 	if cfg.Name == "" {
 		cfg.Name = s.name
@@ -119,12 +121,12 @@ func (s *slot) load(ctx context.Context, cfg sched.PluginConfig, absent error) (
 	if cfg.Name != s.name {
 		return nil, fmt.Errorf("name is %q, and the plugin's is %q", cfg.Name, s.name)
 	}
-	engine, err := sched.Load(ctx, s.runtime, cfg, frameworkOf(s.handle))
+	engine, err := sched.Load(ctx, s.runtime, cfg, frameworkOf(s.handle, &s.evicting))
 	if err != nil {
 		return nil, err
 	}
 	s.loaded++
-	return &plugin{Plugin: engine, handle: s.handle, key: fwk.StateKey(fmt.Sprintf("kubewasm/%s/%d", s.name, s.loaded))}, nil
+	return &plugin{Plugin: engine, handle: s.handle, evicting: &s.evicting, key: fwk.StateKey(fmt.Sprintf("kubewasm/%s/%d", s.name, s.loaded))}, nil
 }
 
 // replace implements [Replaceable].
@@ -242,7 +244,7 @@ func (s *slot) tryAgain() error {
 		}
 	}
 	if len(pending) != 0 {
-		handle{s.handle}.Activate(pending)
+		handle{s.handle, &s.evicting}.Activate(pending)
 	}
 	return nil
 }

@@ -5,9 +5,10 @@ package kube138
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -43,6 +45,7 @@ func (p *plugin) preempt(ctx context.Context, state fwk.CycleState, pod *corev1.
 		Parallel: func(pieces int, work func(int)) {
 			p.handle.Parallelizer().Until(ctx, pieces, work, p.Name())
 		},
+		Extend: func(list []*preemption.Candidate) ([]*preemption.Candidate, error) { return p.extend(ctx, pod, list) },
 	}
 	if name := pod.Status.NominatedNodeName; name != "" && statuses.Get(name).Code() != fwk.UnschedulableAndUnresolvable {
 		q.Nominated = func() (*preemption.DryRun, error) {
@@ -58,6 +61,45 @@ func (p *plugin) preempt(ctx context.Context, state fwk.CycleState, pod *corev1.
 		return q.Find(ctx)
 	})
 	return postFilterResult(nomination), status(s)
+}
+
+// extend returns the candidates that the scheduler's extenders leave. They are asked as its own preemption
+// asks them, and may name other victims.
+func (p *plugin) extend(ctx context.Context, pod *corev1.Pod, candidates []*preemption.Candidate) ([]*preemption.Candidate, error) {
+	left := map[string]*extenderv1.Victims{}
+	for _, c := range candidates {
+		left[c.Node] = &extenderv1.Victims{Pods: c.Victims, NumPDBViolations: int64(c.Violations)}
+	}
+	for _, e := range p.handle.Extenders() {
+		if len(left) == 0 || !e.SupportsPreemption() || !e.IsInterested(pod) {
+			continue
+		}
+		next, err := e.ProcessPreemption(pod, left, p.handle.SnapshotSharedLister().NodeInfos())
+		for node, victims := range next {
+			switch {
+			case victims != nil && len(victims.Pods) != 0:
+			case e.IsIgnorable():
+				delete(next, node)
+			default:
+				err = fmt.Errorf("it names no victim on the node %q", node)
+			}
+		}
+		switch {
+		case err == nil:
+			left = next
+		case e.IsIgnorable():
+			klog.FromContext(ctx).Error(err, "Cannot ask an extender that may be ignored for victims", "extender", e.Name(), "pod", klog.KObj(pod))
+		default:
+			return nil, fmt.Errorf("extender %q: %w", e.Name(), err)
+		}
+	}
+	return slices.DeleteFunc(candidates, func(c *preemption.Candidate) bool {
+		victims := left[c.Node]
+		if victims != nil {
+			c.Victims, c.Violations = victims.Pods, int(victims.NumPDBViolations)
+		}
+		return victims == nil
+	}), nil
 }
 
 // dryRun returns a copy of a node and of the state of a cycle.
@@ -107,19 +149,82 @@ func (h handle) Nominated(node string) (pods []*corev1.Pod) {
 	return pods
 }
 
-func (h handle) Preempt(ctx context.Context, plugin string, pod *corev1.Pod, node string, victims []*corev1.Pod) error {
-	var mu sync.Mutex
-	var errs []error
-	h.Parallelizer().Until(ctx, len(victims), func(n int) {
-		if err := h.evict(ctx, plugin, pod, node, victims[n]); err != nil {
-			mu.Lock()
-			defer mu.Unlock()
-			errs = append(errs, fmt.Errorf("the Pod %s/%s: %w", victims[n].Namespace, victims[n].Name, err))
-		}
-	}, plugin)
-	if len(errs) != 0 {
-		return errors.Join(errs...)
+const (
+	// maxEvicting is the number of Pods that evict others in the background, each for at most evictTime.
+	maxEvicting = 100
+	evictTime   = 2 * time.Minute
+	// evictAgain is the time after which a Pod is tried again whose victims were not all evicted.
+	evictAgain = time.Second
+)
+
+// evictions has the Pods for which others are being evicted, and whether PreEnqueue has held each back:
+// another cycle would choose victims again. It outlives the plugin that has chosen them.
+type evictions struct {
+	mu   sync.Mutex
+	pods map[types.UID]bool
+}
+
+// begin adds a Pod, and reports whether others may be evicted for it in the background.
+func (e *evictions) begin(uid types.UID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, ok := e.pods[uid]; ok || len(e.pods) >= maxEvicting {
+		return false
 	}
+	if e.pods == nil {
+		e.pods = map[types.UID]bool{}
+	}
+	e.pods[uid] = false
+	return true
+}
+
+// hold reports whether a Pod is to stay out of the queue, and end whether it has.
+func (e *evictions) hold(uid types.UID) (held bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, held = e.pods[uid]; held {
+		e.pods[uid] = true
+	}
+	return held
+}
+
+func (e *evictions) end(uid types.UID) (held bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	held = e.pods[uid]
+	delete(e.pods, uid)
+	return held
+}
+
+// Preempt evicts the victims after it has returned, as the scheduler's own preemption, unless too many
+// Pods do.
+func (h handle) Preempt(ctx context.Context, plugin string, pod *corev1.Pod, node string, victims []*corev1.Pod) error {
+	ending := func(victim *corev1.Pod) bool { return victim.DeletionTimestamp != nil }
+	if victims = slices.DeleteFunc(slices.Clone(victims), ending); len(victims) == 0 {
+		return nil
+	}
+	if !h.evicting.begin(pod.UID) {
+		return h.evictAll(ctx, plugin, pod, node, victims)
+	}
+	go func() {
+		ctx := context.WithoutCancel(ctx)
+		err := h.evictAll(ctx, plugin, pod, node, victims)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot evict Pods for another one", "plugin", plugin, "pod", klog.KObj(pod), "node", node)
+			h.Eventf(pod, nil, corev1.EventTypeWarning, "PreemptionFailed", "Preempting", fmt.Sprintf("plugin %q: evict Pods of node %s: %.500s", plugin, node, err))
+			time.Sleep(evictAgain)
+		}
+		if held := h.evicting.end(pod.UID); held || err != nil {
+			h.Activate([]*corev1.Pod{pod}) // It may have missed the end of its victims, or they do not end.
+		}
+	}()
+	return nil
+}
+
+// evictAll evicts victims in parallel, the last one when all others are. It stops at the first error.
+func (h handle) evictAll(ctx context.Context, plugin string, pod *corev1.Pod, node string, victims []*corev1.Pod) error {
+	ctx, cancel := context.WithTimeout(ctx, evictTime)
+	defer cancel()
 	for _, lower := range h.Nominated(node) {
 		if preemption.Priority(lower) < preemption.Priority(pod) {
 			if err := h.withoutNomination(ctx, lower); err != nil {
@@ -127,14 +232,23 @@ func (h handle) Preempt(ctx context.Context, plugin string, pod *corev1.Pod, nod
 			}
 		}
 	}
-	return nil
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	evict := func(n int) {
+		if err := h.evict(ctx, plugin, pod, node, victims[n]); err != nil {
+			fail(fmt.Errorf("the Pod %s/%s: %w", victims[n].Namespace, victims[n].Name, err))
+		}
+	}
+	last := len(victims) - 1
+	h.Parallelizer().Until(ctx, last, evict, plugin)
+	if ctx.Err() == nil {
+		evict(last)
+	}
+	return context.Cause(ctx)
 }
 
 // evict ends a Pod, or its wait, in favour of pod.
 func (h handle) evict(ctx context.Context, plugin string, pod *corev1.Pod, node string, victim *corev1.Pod) error {
-	if victim.DeletionTimestamp != nil {
-		return nil
-	}
 	note := fmt.Sprintf("Preempted by pod %v on node %v", pod.UID, node)
 	if h.displace(plugin, victim) {
 		note += " (in kube-scheduler memory)."
