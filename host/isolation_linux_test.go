@@ -5,7 +5,6 @@ package host
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
@@ -77,8 +76,7 @@ func TestIsolationOfStrangers(t *testing.T) {
 	}
 	for name, call := range map[string]int{"files in memory": unix.SYS_MEMFD_CREATE, "seccomp": unix.SYS_SECCOMP, "sockets": unix.SYS_SOCKETPAIR} {
 		t.Run("a system without "+name, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestIsolationOfStrangers$", "-test.v")
-			cmd.Env = append(os.Environ(), refusedVariable+"="+strconv.Itoa(call))
+			cmd := self.Command(t, []string{refusedVariable + "=" + strconv.Itoa(call)}, "-test.run=^TestIsolationOfStrangers$", "-test.v")
 			if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestIsolationOfStrangers") {
 				t.Errorf("%v\n%s", err, out)
 			}

@@ -117,26 +117,6 @@ func (rt *Runtime) Isolation(ctx context.Context) (Isolation, error) {
 	return IsolationProcess, nil
 }
 
-// wallModule is a module with one function, which does nothing.
-const wallModule = "\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x0a\x04\x01\x02\x00\x0b"
-
-// tryWall has a child process compile a module, and another one begin with the machine code.
-func (rt *Runtime) tryWall(ctx context.Context) error {
-	if err := checkWall(); err != nil {
-		return err
-	}
-	c := &compiled{owner: rt, key: compiledKey{memoryBytes: pageSize, compile: defaultCompile, domain: "try"}}
-	err := c.buildRemote(ctx, []byte(wallModule))
-	if c.remote == nil {
-		return err
-	}
-	defer c.remote.free()
-	if err == nil {
-		err = c.remote.again(ctx)
-	}
-	return err
-}
-
 // list returns values as "a, b or c".
 func list[S ~string](values []S) string {
 	s := string(values[0])

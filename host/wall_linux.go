@@ -112,6 +112,24 @@ const leastThreads, runtimeThreads = 128, 64
 // checkWall returns the reason why there is no isolation by process on this system.
 func checkWall() error { return nil }
 
+// wallModule is a module with one function, which does nothing.
+const wallModule = "\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x0a\x04\x01\x02\x00\x0b"
+
+// tryWall has a process compile a module, and another one begin with its machine code.
+func (rt *Runtime) tryWall(ctx context.Context) error {
+	c := &compiled{owner: rt, key: compiledKey{memoryBytes: pageSize, compile: defaultCompile, domain: "try"}}
+	err := c.buildRemote(ctx, []byte(wallModule))
+	if c.remote == nil {
+		return err
+	}
+	defer c.remote.free()
+	if err == nil {
+		c.remote.now.Kill(errors.New("it has served"))
+		_, err = c.remote.process(ctx)
+	}
+	return err
+}
+
 // remote is a module in a process of its own.
 type remote struct {
 	c       *compiled
@@ -428,15 +446,6 @@ func (r *wallReply) check(memoryBytes uint64) error {
 		r.Weak[i] = cut.Text(text, maxWeakBytes)
 	}
 	return nil
-}
-
-// again replaces the process that the module has alone.
-func (r *remote) again(ctx context.Context) error {
-	r.mu.Lock()
-	r.now.Kill(errors.New("the process of the guest is replaced"))
-	r.mu.Unlock()
-	_, err := r.process(ctx)
-	return err
 }
 
 // free ends the process.

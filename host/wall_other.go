@@ -20,7 +20,7 @@ func (*remote) join() {}
 
 func (*remote) free() {}
 
-func (*remote) again(context.Context) error { return checkWall() }
+func (*Runtime) tryWall(context.Context) error { return checkWall() }
 
 func (*compiled) buildRemote(context.Context, []byte) error { return checkWall() }
 

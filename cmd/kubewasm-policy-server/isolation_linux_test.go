@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -117,8 +116,7 @@ func TestIsolation(t *testing.T) {
 		})
 	}
 	t.Run("a system without files in memory", func(t *testing.T) {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestIsolation$", "-test.v")
-		cmd.Env = append(os.Environ(), stageVariable+"="+stageRefuse)
+		cmd := self.Command(t, []string{stageVariable + "=" + stageRefuse}, "-test.run=^TestIsolation$", "-test.v")
 		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestIsolation") {
 			t.Errorf("%v\n%s", err, out)
 		}
@@ -173,5 +171,5 @@ func refuseFiles(t *testing.T) {
 		t.Fatal(errno)
 	}
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, stageVariable+"=") })
-	t.Fatal(syscall.Exec(os.Args[0], os.Args, append(env, stageVariable+"="+stageServe)))
+	t.Fatal(syscall.Exec("/proc/self/exe", os.Args, append(env, stageVariable+"="+stageServe)))
 }
