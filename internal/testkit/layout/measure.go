@@ -45,9 +45,9 @@ const (
 
 // bounds are the bounds and the targets of the figures. A bound is the figure of its day, rounded up.
 var bounds = []Figure{
-	{Name: linesOfAll, Bound: 184_900, Target: 114_000},
-	{Name: linesOfRoot, Bound: 110_400, Target: 90_000},
-	{Name: linesOfAdapter, Bound: 44_900, Target: 50_000},
+	{Name: linesOfAll, Bound: 185400, Target: 114_000},
+	{Name: linesOfRoot, Bound: 110_700, Target: 90_000},
+	{Name: linesOfAdapter, Bound: 46_200, Target: 50_000},
 	{Name: rootPackages, Bound: 163, Target: 165},
 	{Name: exportedNames, Bound: 2_918, Target: NoTarget},
 	{Name: namesWithout, Bound: 800, Target: 800},
