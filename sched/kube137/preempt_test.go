@@ -24,8 +24,10 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubewasm/kubewasm/internal/preemption"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
@@ -265,5 +267,88 @@ func TestEvictionsAreBounded(t *testing.T) {
 	}
 	if h.evicting.hold("more") {
 		t.Error("the Pod is kept out of the queue")
+	}
+}
+
+// extending is a scheduler with extenders.
+type extending struct {
+	evicting
+	extenders []fwk.Extender
+}
+
+func (h *extending) Extenders() []fwk.Extender              { return h.extenders }
+func (h *extending) SnapshotSharedLister() fwk.SharedLister { return noNodes{} }
+
+type noNodes struct{ fwk.SharedLister }
+
+func (noNodes) NodeInfos() fwk.NodeInfoLister { return nil }
+
+// extender leaves the nodes of victims.
+type extender struct {
+	fwk.Extender
+	victims                         map[string][]string
+	err                             error
+	blind, indifferent, isIgnorable bool
+}
+
+func (e *extender) Name() string                  { return "e" }
+func (e *extender) SupportsPreemption() bool      { return !e.blind }
+func (e *extender) IsInterested(*corev1.Pod) bool { return !e.indifferent }
+func (e *extender) IsIgnorable() bool             { return e.isIgnorable }
+func (e *extender) ProcessPreemption(_ *corev1.Pod, candidates map[string]*extenderv1.Victims, _ fwk.NodeInfoLister) (map[string]*extenderv1.Victims, error) {
+	if e.err != nil {
+		return nil, e.err
+	}
+	left := map[string]*extenderv1.Victims{}
+	for node, names := range e.victims {
+		if candidates[node] == nil {
+			continue
+		}
+		left[node] = &extenderv1.Victims{NumPDBViolations: 1}
+		for _, name := range names {
+			left[node].Pods = append(left[node].Pods, podNamed(name, 0))
+		}
+	}
+	return left, nil
+}
+
+// TestExtendersOfPreemption asks extenders about two nodes with a victim each.
+func TestExtendersOfPreemption(t *testing.T) {
+	both := []string{"n1: a, 0 violations", "n2: b, 0 violations"}
+	for name, test := range map[string]struct {
+		extenders []fwk.Extender
+		want      []string
+		err       string
+	}{
+		"none":                  {nil, both, ""},
+		"without preemption":    {[]fwk.Extender{&extender{blind: true}}, both, ""},
+		"not interested":        {[]fwk.Extender{&extender{indifferent: true}}, both, ""},
+		"another victim":        {[]fwk.Extender{&extender{victims: map[string][]string{"n2": {"c", "d"}, "n3": {"e"}}}}, []string{"n2: c d, 1 violations"}, ""},
+		"two in turn":           {[]fwk.Extender{&extender{victims: map[string][]string{"n1": {"c"}}}, &extender{victims: map[string][]string{"n2": {"c"}}}}, nil, ""},
+		"fails":                 {[]fwk.Extender{&extender{err: errors.New("away")}}, nil, `extender "e": away`},
+		"fails, may be ignored": {[]fwk.Extender{&extender{err: errors.New("away"), isIgnorable: true}}, both, ""},
+		"no victim":             {[]fwk.Extender{&extender{victims: map[string][]string{"n1": {}}}}, nil, `extender "e": it names no victim on the node "n1"`},
+		"no victim, is ignored": {[]fwk.Extender{&extender{victims: map[string][]string{"n1": {}, "n2": {"b"}}, isIgnorable: true}}, []string{"n2: b, 1 violations"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &plugin{handle: &extending{extenders: test.extenders}}
+			left, err := p.extend(t.Context(), podNamed("preemptor", 5), []*preemption.Candidate{
+				{Node: "n1", Victims: []*corev1.Pod{podNamed("a", 0)}}, {Node: "n2", Victims: []*corev1.Pod{podNamed("b", 0)}},
+			})
+			if text := fmt.Sprint(err); (err != nil || test.err != "") && text != test.err {
+				t.Fatalf("error is %s, want %s", text, test.err)
+			}
+			var got []string
+			for _, c := range left {
+				var names []string
+				for _, pod := range c.Victims {
+					names = append(names, pod.Name)
+				}
+				got = append(got, fmt.Sprintf("%s: %s, %d violations", c.Node, strings.Join(names, " "), c.Violations))
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("candidates (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
