@@ -253,20 +253,21 @@ func TestEvictionsInTheBackground(t *testing.T) {
 func TestEvictionsAreBounded(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("patch", "pods", func(kubetesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "forbidden", errors.New("no right"))
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "runs", errors.New("no right"))
 	})
 	h := handle{&evicting{client: client}, new(evictions)}
 	for n := range maxEvicting {
-		if !h.evicting.begin(types.UID(fmt.Sprint("p", n))) {
-			t.Fatalf("%d Pods evict others, want %d", n, maxEvicting)
+		if !h.evicting.begin(types.UID(fmt.Sprint(n))) {
+			t.Fatalf("%d Pods may not evict others at a time, want %d", n+1, maxEvicting)
 		}
 	}
-	err := h.Preempt(t.Context(), "plugin", podNamed("more", 5), "n1", []*corev1.Pod{podNamed("forbidden", 0)})
-	if want := `the Pod default/forbidden: pods "forbidden" is forbidden: no right`; fmt.Sprint(err) != want {
+	err := h.Preempt(t.Context(), "plugin", podNamed("more", 5), "n1", []*corev1.Pod{podNamed("runs", 0)})
+	if want := `the Pod default/runs: pods "runs" is forbidden: no right`; fmt.Sprint(err) != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	if h.evicting.hold("more") {
-		t.Error("the Pod is kept out of the queue")
+	h.evicting.end("0")
+	if !h.evicting.begin("more") {
+		t.Error("no Pod may evict others after the evictions for one have ended")
 	}
 }
 

@@ -4,8 +4,11 @@ package differential
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strconv"
 	"testing"
@@ -21,7 +24,10 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -31,6 +37,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/testkit/e2e/guests"
 	kube "github.com/kubewasm/kubewasm/sched/kube137"
 )
@@ -42,7 +49,13 @@ type full struct {
 	budgets   []*policyv1.PodDisruptionBudget
 	nominated map[string][]fwk.PodInfo
 	pending   *corev1.Pod
+	extenders []fwk.Extender
 }
+
+// activated has the Pods that a plugin activates.
+type activated chan map[string]*corev1.Pod
+
+func (a activated) Activate(_ klog.Logger, pods map[string]*corev1.Pod) { a <- pods }
 
 // fullPod is a Pod of a random app that needs some processors. No two have started at the same time.
 func fullPod(r *rand.Rand, name, node string, priority int32, cpu int64) *corev1.Pod {
@@ -111,6 +124,7 @@ func (f *full) preempt(t *testing.T, plugin func(ctx context.Context, h fwk.Hand
 			t.Fatal(err)
 		}
 	}
+	tried := make(activated, 1)
 	lister := &snapshot{Snapshot: internalcache.NewSnapshot(f.pods, f.nodes), nominated: f.nominated}
 	one := func(name string) schedconfig.PluginSet {
 		return schedconfig.PluginSet{Enabled: []schedconfig.Plugin{{Name: name}}}
@@ -123,6 +137,7 @@ func (f *full) preempt(t *testing.T, plugin func(ctx context.Context, h fwk.Hand
 		}}}},
 	}, frameworkruntime.WithSnapshotSharedLister(lister), frameworkruntime.WithMutableSnapshotLister(lister),
 		frameworkruntime.WithPodNominator(nominator{of: lister}), frameworkruntime.WithClientSet(client),
+		frameworkruntime.WithExtenders(f.extenders), frameworkruntime.WithPodActivator(tried),
 		frameworkruntime.WithInformerFactory(factory), frameworkruntime.WithEventRecorder(&events.FakeRecorder{}),
 		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()), frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()))
 	if err != nil {
@@ -154,6 +169,9 @@ func (f *full) preempt(t *testing.T, plugin func(ctx context.Context, h fwk.Hand
 	if result != nil && result.NominatingInfo != nil {
 		got.Node, got.Changes = result.NominatedNodeName, result.NominatingMode == fwk.ModeOverride
 	}
+	if !p.(fwk.PreEnqueuePlugin).PreEnqueue(ctx, f.pending).IsSuccess() {
+		<-tried // The plugin evicts Pods in the background.
+	}
 	left, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -166,23 +184,114 @@ func (f *full) preempt(t *testing.T, plugin func(ctx context.Context, h fwk.Hand
 	return got
 }
 
+// extender starts an extender that returns what process makes of the victims of each node.
+func extender(t *testing.T, ignorable bool, process func(victims map[string]*extenderv1.MetaVictims) bool) fwk.Extender {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var args extenderv1.ExtenderPreemptionArgs
+		if err := json.NewDecoder(r.Body).Decode(&args); err != nil {
+			t.Error(err)
+		}
+		if !process(args.NodeNameToMetaVictims) {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		if err := json.NewEncoder(w).Encode(extenderv1.ExtenderPreemptionResult{NodeNameToMetaVictims: args.NodeNameToMetaVictims}); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	e, err := scheduler.NewHTTPExtender(&schedconfig.Extender{
+		URLPrefix: server.URL, PreemptVerb: "preempt", Weight: 1, NodeCacheCapable: true, Ignorable: ignorable, HTTPTimeout: metav1.Duration{Duration: time.Minute},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// TestAGuestAsksExtendersAsTheScheduler compares the guest with DefaultPreemption beside extenders that
+// allow some nodes, name other victims, none at all, or fail.
+func TestAGuestAsksExtendersAsTheScheduler(t *testing.T) {
+	needToolchain(t, "lowerpriority")
+	metrics.Register()
+	rt := newRuntime(t, "")
+	guest := lowerPriority(t, rt)
+	// Three nodes, with the least important Pods on n0. Each has room without one Pod.
+	f := &full{pending: fullPod(rand.New(rand.NewPCG(1, 1)), "pending", "", 5, 3)}
+	for n := range 3 {
+		f.nodes = append(f.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", n)}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("6"), corev1.ResourcePods: resource.MustParse("10"),
+		}}})
+		for _, pod := range []string{"a", "b"} {
+			f.pods = append(f.pods, fullPod(rand.New(rand.NewPCG(1, 1)), fmt.Sprint(pod, n), fmt.Sprint("n", n), int32(n+len(f.pods)%2), 3))
+		}
+	}
+	without := func(node string) func(map[string]*extenderv1.MetaVictims) bool {
+		return func(victims map[string]*extenderv1.MetaVictims) bool { delete(victims, node); return true }
+	}
+	other := func(victims map[string]*extenderv1.MetaVictims) bool {
+		if v := victims["n0"]; v != nil {
+			v.Pods = []*extenderv1.MetaPod{{UID: "b0"}}
+		}
+		return true
+	}
+	none := func(victims map[string]*extenderv1.MetaVictims) bool {
+		victims["n0"].Pods = nil
+		return true
+	}
+	fails := func(map[string]*extenderv1.MetaVictims) bool { return false }
+	tests := []struct {
+		name      string
+		extenders []fwk.Extender
+		want      preempted
+	}{
+		{name: "none", want: preempted{"Success", "n0", true, []string{"a0"}}},
+		{"one allows two nodes", []fwk.Extender{extender(t, false, without("n0"))}, preempted{"Success", "n1", true, []string{"a1"}}},
+		{"two allow one node", []fwk.Extender{extender(t, false, without("n0")), extender(t, false, without("n1"))}, preempted{"Success", "n2", true, []string{"a2"}}},
+		{"another victim", []fwk.Extender{extender(t, false, other)}, preempted{"Success", "n0", true, []string{"b0"}}},
+		{"three allow none", []fwk.Extender{extender(t, false, without("n0")), extender(t, false, without("n1")), extender(t, false, without("n2"))}, preempted{Code: "Unschedulable"}},
+		{"no victim", []fwk.Extender{extender(t, false, none)}, preempted{Code: "Error"}},
+		{"no victim, and it may be ignored", []fwk.Extender{extender(t, true, none)}, preempted{"Success", "n1", true, []string{"a1"}}},
+		{"a failure", []fwk.Extender{extender(t, false, fails)}, preempted{Code: "Error"}},
+		{"a failure, and it may be ignored", []fwk.Extender{extender(t, true, fails), extender(t, false, without("n0"))}, preempted{"Success", "n1", true, []string{"a1"}}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			f.extenders = test.extenders
+			for plugin, make := range map[string]func(context.Context, fwk.Handle) (fwk.Plugin, error){"DefaultPreemption": defaultPreemption, "guest": guest} {
+				if diff := cmp.Diff(test.want, f.preempt(t, make)); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", plugin, diff)
+				}
+			}
+		})
+	}
+}
+
+// defaultPreemption makes the scheduler's own preemption, and lowerPriority the guest.
+func defaultPreemption(ctx context.Context, h fwk.Handle) (fwk.Plugin, error) {
+	return defaultpreemption.New(ctx, &schedconfig.DefaultPreemptionArgs{MinCandidateNodesPercentage: 100, MinCandidateNodesAbsolute: 100}, h, feature.Features{})
+}
+
+func lowerPriority(t *testing.T, rt *host.Runtime) func(ctx context.Context, h fwk.Handle) (fwk.Plugin, error) {
+	args := &apiruntime.Unknown{Raw: []byte(`{"module": {"file": ` + strconv.Quote(guests.File(t, "testdata/lowerpriority")) + `}, "grants": ["preempt"]}`)}
+	return func(ctx context.Context, h fwk.Handle) (fwk.Plugin, error) {
+		return kube.New("lowerpriority", rt)(ctx, args, h)
+	}
+}
+
 // TestAGuestPreemptsAsTheScheduler compares a guest that names Pods of a lower priority with
 // DefaultPreemption in random clusters of full nodes, with budgets and nominated Pods.
 func TestAGuestPreemptsAsTheScheduler(t *testing.T) {
 	needToolchain(t, "lowerpriority")
 	metrics.Register()
 	rt := newRuntime(t, "")
-	args := &apiruntime.Unknown{Raw: []byte(`{"module": {"file": ` + strconv.Quote(guests.File(t, "testdata/lowerpriority")) + `}, "grants": ["preempt"]}`)}
+	guest := lowerPriority(t, rt)
 	r := rand.New(rand.NewPCG(20261130, 0))
 	made := map[string]int{}
 	for n := range 150 {
 		f := newFull(r)
-		want := f.preempt(t, func(ctx context.Context, h fwk.Handle) (fwk.Plugin, error) {
-			return defaultpreemption.New(ctx, &schedconfig.DefaultPreemptionArgs{MinCandidateNodesPercentage: 100, MinCandidateNodesAbsolute: 100}, h, feature.Features{})
-		})
-		got := f.preempt(t, func(ctx context.Context, h fwk.Handle) (fwk.Plugin, error) {
-			return kube.New("lowerpriority", rt)(ctx, args, h)
-		})
+		want, got := f.preempt(t, defaultPreemption), f.preempt(t, guest)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("cluster %d (-DefaultPreemption +guest):\n%s", n, diff)
 		}
