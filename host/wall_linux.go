@@ -265,8 +265,7 @@ func newRemoteProcess(modules ...*remote) *remoteProcess {
 	return &remoteProcess{modules: modules, data: data, threads: threads, ready: make(chan struct{})}
 }
 
-// mostInstances is the maximum number of instances of a process. Each may have two files, those of its
-// snapshot, of the 4,096 that a child can have.
+// mostInstances is the maximum number of instances of a process: each may have two of its 4,096 files.
 const mostInstances = 1900
 
 // full reports whether the process serves, and has as many instances as its threads and files allow.
@@ -706,7 +705,7 @@ func (r *remoteInstance) settle() {
 	if !r.pending {
 		return
 	}
-	r.pending, r.naps = false, 0
+	r.pending, r.naps, r.peers = false, 0, 0
 	if err := r.wait(); err != nil {
 		_ = r.fail(err)
 	} else if m := r.lane.Receive(nil); m.Op != opDone {
@@ -786,9 +785,6 @@ func (r *remoteInstance) overdue() error {
 	if first {
 		return nil
 	}
-	if r.naps == 0 {
-		r.peers = 0
-	}
 	r.peers = max(r.peers, r.process.asleep.Load())
 	if r.naps++; r.naps > most+int(r.peers) {
 		err = fmt.Errorf("the process of the guest does not answer: %w", err)
@@ -851,7 +847,7 @@ func (r *remoteInstance) exchange(op wall.Op, n uint32, words []uint64, text str
 	}
 	frame := r.frames[r.depth]
 	if r.depth++; r.depth == 1 && op != opGet && op != opSet && op != opRead && op != opWrite {
-		r.naps = 0
+		r.naps, r.peers = 0, 0
 	}
 	defer func() { r.depth-- }()
 	imports, asked := r.inst.version.imports, op
