@@ -327,6 +327,9 @@ func TestGuestsThatWaitForAProcessorKeepTheirProcess(t *testing.T) {
 	if p := processOf(t, good); p != shared {
 		t.Errorf("the process has ended: %v", shared.Err())
 	}
+	if used := shared.ProcessorTime(); used < 100*time.Millisecond {
+		t.Errorf("the process has used %s of processors", used)
+	}
 }
 
 // TestFilesOfAProcessBoundItsInstances has a process whose threads would allow more instances than the files

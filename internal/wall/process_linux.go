@@ -179,6 +179,16 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 // Pid returns the number of the process.
 func (p *Process) Pid() int { return p.process.Pid }
 
+// ProcessorTime returns the time of processors that the process has used, 0 if it is not known.
+func (p *Process) ProcessorTime() time.Duration {
+	var t unix.Timespec
+	// The number of the clock of a process, see clock_getcpuclockid(3).
+	if unix.ClockGettime(int32(^p.Pid())<<3|2, &t) != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
+}
+
 // Kill ends the process. Err returns reason from now on, unless the process had ended before.
 func (p *Process) Kill(reason error) {
 	p.end(reason)
