@@ -4,6 +4,8 @@ go 1.26.0
 
 replace github.com/kubewasm/kubewasm => ../..
 
+replace github.com/kubewasm/kubewasm/admission/webhook => ../../admission/webhook
+
 // The control plane of the tests.
 replace github.com/kubewasm/kubewasm/internal/testkit/e2e => ../../internal/testkit/e2e
 
@@ -12,6 +14,7 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/google/go-containerregistry v0.22.1
 	github.com/kubewasm/kubewasm v0.0.0
+	github.com/kubewasm/kubewasm/admission/webhook v0.0.0
 	github.com/kubewasm/kubewasm/internal/testkit/e2e v0.0.0
 	github.com/prometheus/client_golang v1.24.1
 	k8s.io/api v0.37.2

@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"log/slog"
 	"os"
 	"time"
 	_ "time/tzdata" // Policies name time zones.
 
 	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -19,18 +21,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
 
+	"github.com/kubewasm/kubewasm/admission/webhook/clustercache"
 	"github.com/kubewasm/kubewasm/examples/controller/autoscaler"
 	"github.com/kubewasm/kubewasm/examples/controller/clustermetrics"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
+	"github.com/kubewasm/kubewasm/host/service"
 )
 
 // options holds the flags.
 type options struct {
 	modules, registries, cacheDir string
+	lookups                       string
 	metricsAddress, probeAddress  string
 	leaderElection                bool
 	leaseNamespace                string
@@ -42,6 +48,7 @@ func main() {
 	o := options{}
 	flag.StringVar(&o.modules, "modules", "", "directory of modules available to policies as files; none if empty")
 	flag.StringVar(&o.registries, "registries", "", "file with access to registries and trusted signers; policies cannot use registries if empty")
+	flag.StringVar(&o.lookups, "lookups", "", "file with objects, the grants of what guests look up in the namespace of their policy; none if empty")
 	flag.StringVar(&o.cacheDir, "cache-dir", "", "private directory for compiled modules")
 	flag.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of the metrics; 0 disables them")
 	flag.StringVar(&o.probeAddress, "probe-address", ":8081", "address of /healthz and /readyz")
@@ -96,6 +103,10 @@ func run(ctx context.Context, o options, logger *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
+	lookups, err := o.readLookups(ctx, config)
+	if err != nil {
+		return err
+	}
 	guests := hostmetrics.New(rt)
 	metrics.Registry.MustRegister(guests)
 	metrics.Registry.MustRegister(autoscaler.Collectors()...)
@@ -109,7 +120,7 @@ func run(ctx context.Context, o options, logger *slog.Logger) (err error) {
 	}
 	sources.ConfigMaps = autoscaler.ConfigMaps(mgr.GetAPIReader(), mgr.GetCache())
 	plugins := autoscaler.NewPlugins(autoscaler.PluginsConfig{
-		Runtime: rt, Sources: sources, Metrics: measured, Limits: o.limits, Observer: guests, Logger: logger,
+		Runtime: rt, Sources: sources, Metrics: measured, Lookups: lookups, Limits: o.limits, Observer: guests, Logger: logger,
 	})
 	defer plugins.Close()
 	r := autoscaler.NewReconciler(mgr, scales, plugins, measured)
@@ -120,6 +131,26 @@ func run(ctx context.Context, o options, logger *slog.Logger) (err error) {
 		return err
 	}
 	return mgr.Start(ctx)
+}
+
+// readLookups returns what guests look up, and the cache that has it.
+func (o options) readLookups(ctx context.Context, config *rest.Config) (lookups service.Config, err error) {
+	if o.lookups == "" {
+		return lookups, nil
+	}
+	text, err := os.ReadFile(o.lookups)
+	if err != nil {
+		return lookups, err
+	}
+	var file struct {
+		Objects []host.ObjectGrant `json:"objects"`
+	}
+	if err := yaml.UnmarshalStrict(text, &file); err != nil {
+		return lookups, fmt.Errorf("%s: %w", o.lookups, err)
+	}
+	lookups.Objects = file.Objects
+	lookups.Cluster, err = clustercache.NewForConfig(ctx, config)
+	return lookups, err
 }
 
 // manager returns the options of the manager.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,6 +29,9 @@ type PluginsConfig struct {
 	Sources Sources
 	// Metrics answers the queries of guests with the grant metrics.
 	Metrics Metrics
+	// Lookups has the Objects that each guest looks up, and their Cluster. Of the objects a guest
+	// gets those of its policy's namespace.
+	Lookups service.Config
 	// Limits are the limits of each guest, and the highest that a policy may set.
 	Limits host.Limits
 	// FollowInterval is the longest time between two checks of a source. Default 30 s.
@@ -318,6 +322,12 @@ func (p *Plugins) config(e *entry, source host.Source, module []byte) service.Co
 		Name: e.key.namespace + ": " + source.String(), Module: host.ModuleConfig{Source: host.Fetched(source, module)}, Grants: e.guest.Grants,
 		Limits: limits(p.cfg.Limits, e.guest.Limits), Observer: p.cfg.Observer, Logger: p.cfg.Logger,
 	}}
+	// Without objects, look-ups say that none are named.
+	cfg.Grants, cfg.Cluster = append(slices.Clone(cfg.Grants), host.GrantObjects), p.cfg.Lookups.Cluster
+	for _, grant := range p.cfg.Lookups.Objects {
+		grant.Namespaces = []string{e.key.namespace}
+		cfg.Objects = append(cfg.Objects, grant)
+	}
 	if e.guest.Config != nil {
 		cfg.GuestConfig = e.guest.Config.Raw
 	}

@@ -29,6 +29,8 @@ type Case struct {
 	// Metrics are the values of the series of a metric, by its name, with labels as in
 	// name{label=value}. No other metrics exist.
 	Metrics map[string][]float64 `json:"metrics"`
+	// Objects are manifests of what the guest may look up.
+	Objects string `json:"objects"`
 	// Request is the question.
 	Request scaler.ReplicasRequest `json:"request"`
 	// Want is the answer as in "3: reason", or the error: of the configuration or of the
@@ -87,7 +89,7 @@ func answer(t *testing.T, p *servicetest.Plugin[*scaler.Scaler], c *Case) string
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := p.TryConfigure(t, string(config))
+	s, err := p.In(t, c.Objects).TryConfigure(t, string(config))
 	if err != nil {
 		return err.Error()
 	}
