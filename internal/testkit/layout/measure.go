@@ -45,7 +45,7 @@ const (
 
 // bounds are the bounds and the targets of the figures. A bound is the figure of its day, rounded up.
 var bounds = []Figure{
-	{Name: linesOfAll, Bound: 185400, Target: 114_000},
+	{Name: linesOfAll, Bound: 185_500, Target: 114_000},
 	{Name: linesOfRoot, Bound: 110_700, Target: 90_000},
 	{Name: linesOfAdapter, Bound: 46_200, Target: 50_000},
 	{Name: rootPackages, Bound: 163, Target: 165},
