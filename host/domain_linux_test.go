@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/internal/testkit/self"
 )
 
 // xorModule returns a module whose function filter returns its first argument xor a key, and counts its
@@ -348,6 +349,9 @@ func TestFilesOfAProcessBoundItsInstances(t *testing.T) {
 // the memory of the compiler: few pages of them are ever touched.
 func TestThreadsAreNotWantOfMemory(t *testing.T) {
 	gathering(t)
+	if self.Emulated() {
+		t.Skip("an emulator runs this test")
+	}
 	rt, err := NewRuntime(RuntimeConfig{MinimumIsolation: IsolationProcess, MemoryBytes: 64 << 20})
 	if err != nil {
 		t.Fatal(err)

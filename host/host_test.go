@@ -57,7 +57,7 @@ func (g guest) load(ctx context.Context, rt *host.Runtime) (*host.Plugin, error)
 
 func config(name string) guest {
 	return guest{
-		host.Config{Name: name, Module: host.ModuleConfig{Source: testdata(name)}, Limits: host.Limits{Instances: 2}},
+		host.Config{Name: name, Module: host.ModuleConfig{Source: testdata(name)}, Limits: host.Limits{Instances: 2, Timeout: time.Minute}},
 		host.Adapter{Kind: abi.KindScheduler},
 	}
 }
