@@ -109,7 +109,7 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.stateDir, "state-dir", "", "`directory` for modules loaded by the management API")
 	flags.StringVar(&o.cacheDir, "cache-dir", "", "`directory` for compiled modules")
 	flags.BoolVar(&o.cacheCopy, "cache-copy", false, "map copies without names of machine code in that directory instead of its files, which must not be overwritten in place")
-	flags.StringVar((*string)(&o.isolation), "minimum-isolation", "", "lowest `level` of isolation of a policy, none or process; policies without one have it. By default AdmissionPolicies have process, where the system can run child processes")
+	flags.StringVar((*string)(&o.isolation), "minimum-isolation", "", "lowest `level` of isolation of a policy, none or process; policies without one have it")
 	flags.StringVar((*string)(&o.engine), "engine", "", "`engine` for guests: compiler fails to start where it is unsupported, interpreter needs no compiler; empty selects the best available")
 	flags.Int64Var(&o.cacheBytes, "cache-bytes", 0, "maximum `bytes` in that directory; 0 means 1 GiB")
 	flags.StringVar(&o.tokenFile, "api-token-file", "", "`file` of the bearer token for the management API")
@@ -298,11 +298,7 @@ func serve(ctx context.Context, args []string, registry *prometheus.Registry) er
 		kind, _ := rt.Engine()
 		process := clusterplugins.ThisProcess("kubewasm-webhook", build.Short(), string(kind))
 		process.Secrets = secrets
-		isolation, err := rt.Isolation(ctx)
-		if err != nil {
-			logger.Warn("policies of namespaces run in this process, not in one of their own", "err", err)
-		}
-		watch, stop, err := followObjects(ctx, cluster, cfg.Namespaces, manager, artifacts, fuel, isolation, process, logger)
+		watch, stop, err := followObjects(ctx, cluster, cfg.Namespaces, manager, artifacts, fuel, process, logger)
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -55,8 +54,6 @@ type objects struct {
 	signatures *signatures
 	// fuel are the quotas of fuel of the namespaces, nil for none.
 	fuel *fuelQuotas
-	// isolation is the level of the policies of namespaces.
-	isolation host.Isolation
 	// good are the objects of namespaces that were accepted last, by the names of their policies.
 	good map[string]clusterplugins.Object
 
@@ -70,13 +67,13 @@ type objects struct {
 
 // followObjects lets the manager serve the policies of the cluster until stop is called, and reports
 // on them.
-func followObjects(ctx context.Context, cluster *rest.Config, namespaces func(context.Context, string) (map[string]string, error), manager *manage.Manager, artifacts *oci.Client, fuel *fuelQuotas, isolation host.Isolation, process clusterplugins.Process, logger *slog.Logger) (watch *clusterplugins.Watch, stop func(), err error) {
+func followObjects(ctx context.Context, cluster *rest.Config, namespaces func(context.Context, string) (map[string]string, error), manager *manage.Manager, artifacts *oci.Client, fuel *fuelQuotas, process clusterplugins.Process, logger *slog.Logger) (watch *clusterplugins.Watch, stop func(), err error) {
 	client, err := apiClient(cluster)
 	if err != nil {
 		return nil, nil, err
 	}
 	manager.ExpectCluster()
-	o := &objects{manager: manager, client: client, process: process, logger: logger, namespaces: namespaces, fuel: fuel, isolation: isolation}
+	o := &objects{manager: manager, client: client, process: process, logger: logger, namespaces: namespaces, fuel: fuel}
 	ctx, cancel := context.WithCancel(ctx)
 	o.signatures = newSignatures(ctx, artifacts, func() {
 		o.applying.Lock()
@@ -185,9 +182,8 @@ func (f failures) Decided(_ context.Context, d admission.Decision) {
 	f.trial.Called(d.Err, d.Duration)
 }
 
-// policyOf returns the policy of an object. allowed bounds that of a namespace, nil for no ModuleTrusts,
-// and isolation is its level.
-func policyOf(object *clusterplugins.Object, allowed *clusterplugins.Allowed, isolation host.Isolation) manage.ClusterPolicy {
+// policyOf returns the policy of an object. allowed bounds that of a namespace, nil for no ModuleTrusts.
+func policyOf(object *clusterplugins.Object, allowed *clusterplugins.Allowed) manage.ClusterPolicy {
 	var p manage.ClusterPolicy
 	if object.Spec == nil {
 		return manage.ClusterPolicy{Spec: manage.PluginSpec{PluginConfig: named(object)}, Err: clusterplugins.ErrTooLarge, Unknown: true}
@@ -213,7 +209,7 @@ func policyOf(object *clusterplugins.Object, allowed *clusterplugins.Allowed, is
 	}
 	p.Spec.Name = object.Plugin()
 	if object.Namespace != "" {
-		mistakes, unknown := confine(&p.Spec, object.Namespace, allowed, isolation)
+		mistakes, unknown := confine(&p.Spec, object.Namespace, allowed)
 		err, p.Unknown = errors.Join(append([]error{err}, mistakes...)...), unknown
 	}
 	p.Err = err
@@ -227,7 +223,7 @@ func named(object *clusterplugins.Object) (cfg admission.PluginConfig) {
 
 // confine restricts the policy of a namespace to what its owner may decide. It returns all settings
 // that are not the owner's, and reports whether the rules cannot be restricted.
-func confine(p *manage.PluginSpec, namespace string, allowed *clusterplugins.Allowed, isolation host.Isolation) (errs []error, unknown bool) {
+func confine(p *manage.PluginSpec, namespace string, allowed *clusterplugins.Allowed) (errs []error, unknown bool) {
 	fail := func(wrong bool, format string, args ...any) {
 		if wrong {
 			errs = append(errs, fmt.Errorf(format, args...))
@@ -256,8 +252,6 @@ func confine(p *manage.PluginSpec, namespace string, allowed *clusterplugins.All
 	for _, grant := range allowed.Grants(p.Grants) {
 		fail(true, "grants has %q, and grants are not for an AdmissionPolicy unless a ModuleTrust allows them", grant)
 	}
-	fail(p.Isolation == host.IsolationNone && isolation == host.IsolationProcess, "isolation is none, which is not for an AdmissionPolicy unless the webhook's flag -minimum-isolation is none")
-	p.Isolation = cmp.Or(p.Isolation, isolation)
 	fail(len(p.Converts) != 0, "converts is not for an AdmissionPolicy: a conversion is for all namespaces")
 	for name, config := range p.Dialect {
 		var members map[string]any

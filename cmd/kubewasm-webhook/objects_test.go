@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -31,8 +29,6 @@ func TestConfine(t *testing.T) {
 		unknown          bool
 	}{
 		{"a policy", `{"module":{"oci":"a:1"},` + pods + `}`, "", false},
-		{"a level", `{"module":{"oci":"a:1"},"isolation":"process",` + pods + `}`, "", false},
-		{"a level below", `{"module":{"oci":"a:1"},"isolation":"none",` + pods + `}`, "isolation is none, which is not for an AdmissionPolicy", false},
 		{"a shadow", `{"module":{"oci":"a:1"},"shadow":{"module":{"oci":"a:2"},"memoryBytes":"1Ti"},` + pods + `}`, "shadow is not for an AdmissionPolicy", false},
 		{"policies of the namespace", `{"module":{"oci":"a:1"},` + rules(`"kubewasm.dev"`, "admissionpolicies") + `}`, "keep itself from being changed and deleted", true},
 		{"their status", `{"module":{"oci":"a:1"},` + rules(`"apps","kubewasm.dev"`, "admissionpolicies/status") + `}`, "keep itself from being changed and deleted", true},
@@ -46,69 +42,13 @@ func TestConfine(t *testing.T) {
 			if c.spec != "" {
 				object.Spec = []byte(c.spec)
 			}
-			p := policyOf(object, nil, host.IsolationProcess)
+			p := policyOf(object, nil)
 			text := ""
 			if p.Err != nil {
 				text = p.Err.Error()
 			}
 			if p.Unknown != c.unknown || (c.want == "") != (p.Err == nil) || !strings.Contains(text, c.want) {
 				t.Errorf("the error is %q, and unknown %v; want %q and %v", text, p.Unknown, c.want, c.unknown)
-			}
-			if p.Err == nil && p.Spec.Isolation != host.IsolationProcess {
-				t.Errorf("isolation is %q", p.Spec.Isolation)
-			}
-		})
-	}
-}
-
-// TestPoliciesOfNamespacesHaveProcesses holds that policies of a namespace run in processes of that
-// namespace, and those of the cluster in the server, unless the operator or the system says otherwise.
-func TestPoliciesOfNamespacesHaveProcesses(t *testing.T) {
-	t.Setenv("KUBEWASM_DEBUG", "")
-	guest, err := guestbuild.Build(t.Context(), "../../examples/admission/required-labels")
-	if err != nil {
-		t.Fatal(err)
-	}
-	module, err := os.ReadFile(guest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for minimum, want := range map[host.Isolation]map[string]host.Isolation{
-		"":                    {"p": host.IsolationNone, "shop/p": host.IsolationProcess, "bank/p": host.IsolationProcess},
-		host.IsolationNone:    {"p": host.IsolationNone, "shop/p": host.IsolationNone, "bank/p": host.IsolationNone},
-		host.IsolationProcess: {"p": host.IsolationProcess, "shop/p": host.IsolationProcess, "bank/p": host.IsolationProcess},
-	} {
-		t.Run("minimum "+string(minimum), func(t *testing.T) {
-			rt, err := host.NewRuntime(host.RuntimeConfig{MinimumIsolation: minimum, Sources: host.Sources{OCI: func(string) host.Source { return host.Bytes(module) }}})
-			if err != nil {
-				t.Skip(err) // The system runs no such process.
-			}
-			t.Cleanup(func() { _ = rt.Close(context.Background()) })
-			m, err := manage.New(t.Context(), manage.Config{Runtime: rt, Engine: new(admission.Engine), Namespaces: func(context.Context, string) (map[string]string, error) { return nil, nil }})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = m.Close(context.Background()) })
-			level, err := rt.Isolation(t.Context())
-			if err != nil {
-				t.Skip(err)
-			}
-			o := &objects{manager: m, logger: slog.New(slog.DiscardHandler), isolation: level}
-			spec := []byte(`{"module":{"oci":"example.com/p:1"},"guestConfig":{"labels":["a"]},"match":{"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]}]}}`)
-			o.apply([]clusterplugins.Object{
-				{Kind: "ClusterAdmissionPolicy", Name: "p", UID: "1", Spec: spec},
-				{Kind: "AdmissionPolicy", Namespace: "shop", Name: "p", UID: "2", Spec: spec},
-				{Kind: "AdmissionPolicy", Namespace: "bank", Name: "p", UID: "3", Spec: spec},
-			})
-			got := map[string]host.Isolation{}
-			for deadline := time.Now().Add(time.Minute); len(got) != len(want) && time.Now().Before(deadline); runtime.Gosched() {
-				for _, p := range rt.Plugins() {
-					s := p.Stats()
-					got[s.Label] = s.Isolation
-				}
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("-want +got:\n%s\nrefused: %v", diff, m.Refused())
 			}
 		})
 	}

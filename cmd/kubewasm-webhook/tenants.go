@@ -23,8 +23,7 @@ const (
 
 // tenant is a namespace whose policies ModuleTrusts bound.
 type tenant struct {
-	allowed   *clusterplugins.Allowed
-	isolation host.Isolation
+	allowed *clusterplugins.Allowed
 	// err is the reason that it may have no policy.
 	err  error
 	used clusterplugins.Usage
@@ -41,7 +40,7 @@ func (o *objects) tenants(trusts clusterplugins.Trusts, list []clusterplugins.Ob
 		if all[namespace] != nil {
 			continue
 		}
-		t := &tenant{isolation: o.isolation}
+		t := new(tenant)
 		all[namespace] = t
 		if namespace == "" || len(trusts) == 0 {
 			continue
@@ -98,7 +97,7 @@ func (t *tenant) policy(object *clusterplugins.Object) manage.ClusterPolicy {
 	if err != nil {
 		allowed = nil
 	}
-	p := policyOf(object, allowed, t.isolation)
+	p := policyOf(object, allowed)
 	if object.Namespace == "" || p.Unknown {
 		return p
 	}
@@ -127,7 +126,7 @@ func (o *objects) trust(t *tenant, object *clusterplugins.Object, p *manage.Clus
 		good[name] = before
 		p.Withdrawn = t.unselected
 		if t.err == nil {
-			was := policyOf(&before, t.allowed, t.isolation)
+			was := policyOf(&before, t.allowed)
 			err := was.Err
 			if err == nil {
 				if err = o.signatures.sign(&was, t.allowed); !errors.As(err, new(*oci.TrustError)) {
