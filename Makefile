@@ -91,7 +91,7 @@ guides: ## Run all that the documents say to paste: 2 minutes, longer when it bu
 # What make kubernetes runs. .ci/run leaves more out.
 MODULES_LEFT := internal/testkit/e2e
 
-# With make -j 3 --output-sync=target three of them are tested at once, those that take longest first.
+# With make -j 2 --output-sync=target two of them are tested at once, those that take longest first.
 MODULES := $(addprefix modules/,$(shell git ls-files '*/go.mod' | grep -vE '^($(MODULES_LEFT))/' | xargs -n 1 dirname))
 
 .PHONY: modules $(MODULES)
