@@ -65,7 +65,7 @@ endpoints:
 		{"an answer that is not asked for", []string{"-f", request, "--answers", write("other.yaml", "Cache/Other: {}"), "--grant", "cache", prefixDir, "Picker/Pick"}, 1, []string{"no host service with the method Cache/Other"}},
 		{"no such method", []string{"-f", request, prefixDir, "Picker/Choose"}, 1, []string{`there is no method "Picker/Choose", only kubewasm.examples.picker.v1.Picker/Pick, kubewasm.examples.picker.v1.Picker/Served`}},
 		{"three mistakes in the request", []string{"-f", write("wrong.yaml", "{model: 7, criticality: HIGH, endpoints: [{pod: {metadata: {nam: a}}}]}"), "--grant", "cache", prefixDir, "Picker/Pick"}, 1, []string{"model: want string, not 7", `criticality: want enum, not "HIGH"`, `endpoints[0].pod: `, `unknown field "metadata.nam"`}},
-		{"an error with a code", []string{"-f", write("fail.yaml", "{currency: fail, amount: 5}"), "--grant", "rates", "../../abi/conformance/testdata/guests/service", "Quotes/Price"}, 1, []string{"Quotes/Price returned NotFound: failed"}},
+		{"an error with a code", []string{"-f", write("fail.yaml", "{currency: fail, amount: 5}"), "--grant", "rates", "--grant", "objects", "../../abi/conformance/testdata/guests/service", "Quotes/Price"}, 1, []string{"Quotes/Price returned NotFound: failed"}},
 		{"too many arguments", []string{"-f", request, prefixDir, "Picker/Pick", "x"}, 1, []string{`unexpected argument "x"`}},
 	}
 	for _, test := range tests {
