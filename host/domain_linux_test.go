@@ -382,3 +382,20 @@ func TestThreadsAreNotWantOfMemory(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestLoadsWaitForTheirProcess has plugins whose calls have next to no time loaded at once: their processes
+// may take longer to start.
+func TestLoadsWaitForTheirProcess(t *testing.T) {
+	rt := newWalledRuntime(t, IsolationProcess)
+	first := loadXor(t, rt, "first", 0, "")
+	processOf(t, first).Kill(errors.New("the next one starts another"))
+	p, err := rt.Load(t.Context(), Config{
+		Name: "second", Module: ModuleConfig{Bytes: xorModule(0)}, Limits: Limits{Timeout: time.Microsecond, Instances: 1},
+	}, Adapter{Kind: abi.KindScheduler})
+	if errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "is not ready") {
+		t.Fatal(err)
+	}
+	if err == nil {
+		_ = p.Close(context.Background())
+	}
+}

@@ -507,6 +507,17 @@ type remoteInstance struct {
 	err                error
 }
 
+// loadWait is the least time that a load waits for its process, since no caller does. Many loads may start
+// processes at once.
+const loadWait = time.Minute
+
+// loading reports whether no call can have an instance of the version yet.
+func (v *version) loading() bool {
+	v.pool.mu.Lock()
+	defer v.pool.mu.Unlock()
+	return v.pool.count == 0
+}
+
 // maxLent is the maximum room for copies that an instance keeps.
 const maxLent = 1 << 20
 
@@ -520,6 +531,9 @@ func (c *compiled) instantiateRemote(ctx context.Context, inst *Instance) (_ api
 	}()
 	// A process that starts compiles the module again, which may take longer than a call.
 	most := inst.version.limits.Timeout
+	if inst.version.loading() {
+		most = max(most, loadWait)
+	}
 	once, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("the process of the guest is not ready: %w of %s", context.DeadlineExceeded, most))
 	defer cancel()
 	from := inst.version.snapshot

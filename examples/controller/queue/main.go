@@ -5,7 +5,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/kubewasm/kubewasm/examples/controller/scalerguest"
@@ -77,8 +79,8 @@ func (q *queue) values(namespace string) (values []float64, err error) {
 // labels returns the selector of labels.
 func labels(of map[string]string) string {
 	var pairs []string
-	for key, value := range of {
-		pairs = append(pairs, key+"="+value)
+	for _, key := range slices.Sorted(maps.Keys(of)) { // A replay asks the same question.
+		pairs = append(pairs, key+"="+of[key])
 	}
 	return strings.Join(pairs, ",")
 }
