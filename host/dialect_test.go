@@ -79,6 +79,7 @@ func dialectConfig() guest {
 	cfg := config("dialect")
 	cfg.Grants = []string{"builtins"}
 	cfg.Dialects = []host.Dialect{exampleDialect()}
+	cfg.Limits.Timeout = 0 // The dialect has a default.
 	return cfg
 }
 
